@@ -1,0 +1,139 @@
+//! Verdicts, and the one exit that counts them.
+
+use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS};
+use ratelimit_common::{
+    policy::{Rule, action, stage},
+    record::{Event, Reason, Replay, Tally},
+};
+
+use crate::{constants, maps, xdp_frame::XdpFrame};
+
+/// What is to become of a frame, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Verdict {
+    /// A [`Reason`].
+    reason: u32,
+    refused: bool,
+    /// Index of the rule, or [`Replay::NONE`].
+    rule: u32,
+    counter_slot: u32,
+    /// Index of the limit that refused, or [`Replay::NONE`].
+    limit: u32,
+    /// The rule only counts.
+    count_only: bool,
+    cut: bool,
+}
+
+impl Verdict {
+    #[inline(always)]
+    pub(crate) const fn new(reason: u32, refused: bool) -> Self {
+        Self {
+            reason,
+            refused,
+            rule: Replay::NONE,
+            counter_slot: 0,
+            limit: Replay::NONE,
+            count_only: false,
+            cut: false,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn pass(reason: Reason) -> Self {
+        Self::new(reason as u32, false)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn refuse(reason: Reason) -> Self {
+        Self::new(reason as u32, true)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn by_rule(mut self, index: u32, rule: &Rule) -> Self {
+        self.rule = index;
+        self.counter_slot = rule.counter_slot;
+        self.count_only = rule.action == action::COUNT;
+        self
+    }
+
+    #[inline(always)]
+    pub(crate) const fn by_limit(mut self, index: u32, rule: &Rule, limit: u32) -> Self {
+        self.limit = limit;
+        self.by_rule(index, rule)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn cut(mut self) -> Self {
+        self.cut = true;
+        self
+    }
+}
+
+/// Counts a verdict and turns it into an XDP action: never `XDP_ABORTED`.
+#[inline(always)]
+pub(crate) fn finish(frame: &XdpFrame, verdict: Verdict) -> u32 {
+    let stages = constants::STAGES.load();
+    let length = frame.length;
+    let monitored = stages & stage::MONITOR != 0 || verdict.count_only;
+    let would_drop = verdict.refused && monitored;
+
+    if let Some(counters) = maps::REASON_COUNTERS.get_ptr_mut(verdict.reason) {
+        // SAFETY: the pointer is this CPU's slot of a per-CPU array, and XDP programs of one CPU do not
+        // interrupt each other, so nothing else reaches it meanwhile.
+        let counters = unsafe { &mut *counters };
+        let tally = if !verdict.refused {
+            &mut counters.passed
+        } else if would_drop {
+            &mut counters.would_shed
+        } else {
+            &mut counters.shed
+        };
+        tally_up(tally, length);
+    }
+    if verdict.rule != Replay::NONE
+        && let Some(counters) = maps::RULE_COUNTERS.get_ptr_mut(verdict.counter_slot)
+    {
+        // SAFETY: as above.
+        let counters = unsafe { &mut *counters };
+        if verdict.refused {
+            let tallies = if would_drop { &mut counters.would_shed } else { &mut counters.shed };
+            let limit = verdict.limit as usize % tallies.len();
+            tally_up(&mut tallies[limit], length);
+        } else {
+            tally_up(&mut counters.passed, length);
+        }
+    }
+    if stages & stage::REPLAY != 0 {
+        report(&verdict, would_drop);
+    }
+    if verdict.refused && !monitored { XDP_DROP } else { XDP_PASS }
+}
+
+/// Counts an event on this CPU.
+#[inline(always)]
+pub(crate) fn count_event(event: Event, times: u64) {
+    if let Some(count) = maps::EVENTS.get_ptr_mut(event as u32) {
+        // SAFETY: as in `finish`.
+        unsafe { *count += times };
+    }
+}
+
+#[inline(always)]
+fn tally_up(tally: &mut Tally, length: u64) {
+    tally.packets += 1;
+    tally.bytes += length;
+}
+
+/// Hands the details of a replayed packet's verdict to userspace.
+#[inline(always)]
+fn report(verdict: &Verdict, would_drop: bool) {
+    if let Some(replay) = maps::REPLAY.get_ptr_mut(0) {
+        // SAFETY: a program under replay is attached to nothing and runs one packet at a time.
+        let replay = unsafe { &mut *replay };
+        replay.reason = verdict.reason;
+        replay.rule = verdict.rule;
+        replay.limit = verdict.limit;
+        replay.would_drop = u32::from(would_drop);
+        replay.cut = u32::from(verdict.cut);
+    }
+}

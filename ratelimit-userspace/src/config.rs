@@ -1,0 +1,113 @@
+//! The rules file: what was typed (`file`) becomes what it means ([`policy`]), or a list of
+//! [`diagnostic`]s that covers every mistake in it.
+//!
+//! One pass reads the YAML into a tree that knows where everything stands, a second one reads the tree.
+//! A mistake never ends the reading: it is noted with its place, and what depends on it is left out.
+
+mod deny_file;
+pub mod diagnostic;
+mod file;
+pub mod policy;
+mod resolve;
+mod section;
+mod shape;
+mod value;
+mod warnings;
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+pub use self::deny_file::MAX_DENY_ENTRIES;
+use self::{
+    diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place},
+    policy::Config,
+};
+
+/// Bytes a rules file may hold.
+pub const MAX_FILE_BYTES: u64 = 32 << 20;
+
+/// A rules file without mistakes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// What it means.
+    pub config: Config,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Why a rules file gives no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The file cannot be read at all.
+    #[error("{}: {}", .0.file, .0.message)]
+    Unreadable(Box<Diagnostic>),
+    /// The file has mistakes.
+    #[error("{}", invalid(.errors, .warnings))]
+    Invalid {
+        /// Every mistake, in file order; those in deny files come last. Never empty.
+        errors: Vec<Diagnostic>,
+        /// What would be warned of if it were valid, as far as the mistakes let it be known.
+        warnings: Vec<Diagnostic>,
+    },
+}
+
+/// Reads a rules file and the deny files it names.
+pub fn load(path: &Path) -> Result<Loaded, Failure> {
+    let file = path.display().to_string();
+    match read_bounded(path, MAX_FILE_BYTES) {
+        Ok(bytes) => parse(&bytes, path),
+        Err(error) => {
+            let mistake = Mistake::new(Code::UnreadableFile, format!("the file cannot be read: {error}"))
+                .expected("a rules file that this user may read");
+            Err(Failure::Unreadable(Box::new(Diagnostic::whole_file(&file, mistake))))
+        }
+    }
+}
+
+/// Reads the text of a rules file. `path` stands for it in messages, and deny files are looked for in the
+/// directory that it lies in.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Loaded, Failure> {
+    let file = path.display().to_string();
+    let text = String::from_utf8_lossy(bytes);
+    let mut diagnostics = Diagnostics::new(&file, &text);
+    let config = if bytes.len() as u64 > MAX_FILE_BYTES {
+        let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
+        let mistake = Mistake::new(Code::TooLarge, message).expected("long lists of addresses in deny_files");
+        Err(diagnostics.error(Place::START, mistake))
+    } else if let Err(error) = str::from_utf8(bytes) {
+        let place = Place::after(&bytes[..error.valid_up_to()]);
+        Err(diagnostics
+            .error(place, Mistake::new(Code::InvalidUtf8, "the file is not UTF-8 text from here on")))
+    } else {
+        let directory = path.parent().unwrap_or_else(|| Path::new(""));
+        file::parse(&text, &mut diagnostics)
+            .and_then(|root| resolve::config(&root, directory, &mut diagnostics))
+    };
+    let (errors, warnings) = diagnostics.finish();
+    match config {
+        Ok(config) if errors.is_empty() => Ok(Loaded { config, warnings }),
+        _ => Err(Failure::Invalid { errors, warnings }),
+    }
+}
+
+/// The bytes of a file; one more than `limit` when there are more.
+fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn invalid(errors: &[Diagnostic], warnings: &[Diagnostic]) -> String {
+    let mut text = match errors {
+        [_] => "the rules file is invalid".to_owned(),
+        _ => format!("the rules file is invalid ({} errors)", errors.len()),
+    };
+    for finding in errors.iter().chain(warnings) {
+        text.push('\n');
+        text.push_str(&finding.to_string());
+    }
+    text
+}

@@ -1,0 +1,225 @@
+//! What a rules file means: checked, in base units, with every default filled in.
+
+use std::{ops::RangeInclusive, path::PathBuf};
+
+use ipnet::IpNet;
+
+/// A whole rules file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Interfaces to protect, in file order; names are unique.
+    pub interfaces: Vec<Interface>,
+    /// The layer 3/4 policy, if the file has one.
+    pub network: Option<Network>,
+}
+
+/// One interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// How to attach to it.
+    pub mode: AttachMode,
+}
+
+/// How to attach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// Native, else generic with a warning that says why.
+    #[default]
+    Auto,
+    /// In the driver, before a buffer is allocated; else an error.
+    Native,
+    /// In the kernel's generic receive path.
+    Generic,
+}
+
+/// The layer 3/4 policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// `monitor`: count what would be shed, shed nothing.
+    pub monitor: bool,
+    /// What a clean stop leaves behind.
+    pub on_stop: OnStop,
+    /// How sources are told apart and kept.
+    pub sources: Sources,
+    /// Malformed frames pass instead of being dropped.
+    pub malformed_pass: bool,
+    /// Prefixes that beat everything, host bits zero.
+    pub allow: Vec<IpNet>,
+    /// Prefixes that are shed, from `deny` and all `deny_files`, host bits zero.
+    pub deny: Vec<IpNet>,
+    /// The rules, in file order; names are unique. At most [`ratelimit_common::policy::MAX_RULES`].
+    pub rules: Vec<Rule>,
+    /// The deny files as resolved against the rules file's directory, for messages and for watching.
+    pub deny_files: Vec<PathBuf>,
+}
+
+/// What a clean stop leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// Enforcement goes on with the last policy.
+    #[default]
+    Keep,
+    /// Everything is detached and removed.
+    Detach,
+}
+
+/// How sources are told apart and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Bits of an IPv4 source that make one client, 1 to 32. Default 32.
+    pub ipv4_prefix: u8,
+    /// Bits of an IPv6 source that make one client, 1 to 128. Default 64.
+    pub ipv6_prefix: u8,
+    /// Buckets to hold. Default 1,048,576.
+    pub capacity: u32,
+    /// What happens to a new source when the table is full of live buckets.
+    pub when_full: WhenFull,
+}
+
+impl Sources {
+    /// The capacities that a table may have.
+    pub const CAPACITY: RangeInclusive<u32> = 1024..=1 << 24;
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { ipv4_prefix: 32, ipv6_prefix: 64, capacity: 1 << 20, when_full: WhenFull::Pass }
+    }
+}
+
+/// What happens to a new source when the table is full of live buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It starts with room for one packet.
+    #[default]
+    Pass,
+    /// It inherits the debt of the bucket it displaces.
+    Share,
+    /// Its packets are shed.
+    Drop,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Unique in the file.
+    pub name: String,
+    /// What it applies to.
+    pub matches: Match,
+    /// 1 to 4 limits; all must admit a packet.
+    pub limits: Vec<Limit>,
+    /// `action: count`: refusals are counted, not shed.
+    pub count_only: bool,
+    /// Where the rule stands in the file, 1-based.
+    pub line: u32,
+}
+
+/// What a rule applies to. `None` means any; conditions are ANDed, values within one are ORed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// Source prefixes, host bits zero.
+    pub source: Option<Vec<IpNet>>,
+    /// Destination prefixes, host bits zero.
+    pub destination: Option<Vec<IpNet>>,
+    /// IP protocol numbers.
+    pub protocol: Option<Vec<u8>>,
+    /// Source ports of TCP, UDP and SCTP.
+    pub source_port: Option<Vec<RangeInclusive<u16>>>,
+    /// Destination ports of TCP, UDP and SCTP.
+    pub destination_port: Option<Vec<RangeInclusive<u16>>>,
+    /// Which TCP flags must be set and which clear; any of the patterns.
+    pub tcp_flags: Option<Vec<TcpFlags>>,
+    /// ICMP types (with protocol icmp) and ICMPv6 types (with protocol icmpv6).
+    pub icmp_type: Option<Vec<IcmpType>>,
+    /// Which parts of datagrams.
+    pub fragment: Option<Vec<FragmentKind>>,
+    /// Outer VLAN ids, 0 to 4094, or untagged.
+    pub vlan: Option<Vec<Vlan>>,
+    /// Frame lengths in bytes.
+    pub length: Option<Vec<RangeInclusive<u32>>>,
+}
+
+/// TCP flags that must be set and that must be clear; the others are ignored. Bits as in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFlags {
+    /// Must be set.
+    pub set: u8,
+    /// Must be clear.
+    pub clear: u8,
+}
+
+/// An ICMP type of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpType {
+    /// ICMP for IPv4.
+    V4(u8),
+    /// ICMPv6.
+    V6(u8),
+}
+
+/// Which part of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FragmentKind {
+    /// A whole datagram.
+    None,
+    /// The first fragment.
+    First,
+    /// A later fragment.
+    Later,
+}
+
+/// A VLAN condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vlan {
+    /// The outer tag has this id.
+    Id(u16),
+    /// There is no tag.
+    Untagged,
+}
+
+/// One limit of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Who shares a bucket.
+    pub per: Per,
+    /// Packets or bytes.
+    pub unit: Unit,
+    /// The rate and the burst; `None` is a rate of zero: every packet is refused.
+    pub bucket: Option<Bucket>,
+}
+
+/// Who shares a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Per {
+    /// One client, as [`Sources`] tells them apart.
+    Source,
+    /// All sources of one prefix.
+    Prefix {
+        /// Bits of an IPv4 source, 1 to 32.
+        ipv4_prefix: u8,
+        /// Bits of an IPv6 source, 1 to 128.
+        ipv6_prefix: u8,
+    },
+    /// Everyone who meets the rule.
+    Rule,
+}
+
+/// What is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes of whole frames.
+    Bytes,
+}
+
+/// A rate and a burst, known to be representable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Packets or bytes per time.
+    pub rate: ratelimit_common::gcra::Rate,
+    /// Packets or bytes that a full bucket holds.
+    pub burst: u64,
+}

@@ -1,0 +1,7 @@
+//! The `ratelimit` command.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main().into()
+}

@@ -1,0 +1,226 @@
+//! A protected host in a namespace of its own, with a BPF file system of its own.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use serde_json::Value;
+use xtask::lab::{BpfFs, Directory, Lab, Plan, Process, frame};
+
+/// Far longer than anything here takes: a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The line that says that the policy is in force.
+const READY: &str = " ms after reading ";
+
+pub(crate) struct Host {
+    pub(crate) lab: Lab,
+    bpffs: BpfFs,
+    files: Directory,
+}
+
+/// A running daemon and all that it logged.
+pub(crate) struct Daemon {
+    process: Process,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// How a daemon ended before it was ready.
+pub(crate) struct Refusal {
+    pub(crate) code: Option<i32>,
+    pub(crate) log: String,
+}
+
+// === impl Host ===
+
+impl Host {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            lab: Lab::new(name).expect("a lab"),
+            bpffs: BpfFs::mount().expect("a BPF file system"),
+            files: Directory::new(name).expect("a directory"),
+        }
+    }
+
+    pub(crate) fn pin_dir(&self) -> PathBuf {
+        self.bpffs.path().join("ratelimit")
+    }
+
+    /// Starts a daemon on these rules and waits until it enforces, or how it refused.
+    pub(crate) fn try_start(&self, rules: &str) -> Result<Daemon, Refusal> {
+        self.try_start_in(&self.pin_dir(), rules)
+    }
+
+    pub(crate) fn start(&self, rules: &str) -> Daemon {
+        self.try_start(rules).unwrap_or_else(|refusal| panic!("the daemon refused: {}", refusal.log))
+    }
+
+    pub(crate) fn refuse(&self, rules: &str) -> Refusal {
+        match self.try_start(rules) {
+            Ok(daemon) => panic!("the daemon started: {}", daemon.log()),
+            Err(refusal) => refusal,
+        }
+    }
+
+    pub(crate) fn try_start_in(&self, pin_dir: &std::path::Path, rules: &str) -> Result<Daemon, Refusal> {
+        let file = self.files.path().join("rules.yaml");
+        fs::write(&file, rules).expect("a rules file");
+        let mut command = self.command("daemon");
+        command.arg("--config").arg(file).arg("--pin-dir").arg(pin_dir).stderr(Stdio::piped());
+        Daemon::spawn(&mut command)
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = self.lab.server.command(env!("CARGO_BIN_EXE_ratelimit"));
+        command.arg(verb);
+        command
+    }
+
+    /// Runs a verb with `--pin-dir` to its end.
+    pub(crate) fn verb(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments[0]);
+        command.args(&arguments[1..]).arg("--pin-dir").arg(self.pin_dir());
+        command.output().expect("the verb runs")
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let output = self.verb(&["status", "--json"]);
+        serde_json::from_slice(&output.stdout).expect("status prints JSON")
+    }
+
+    /// Mode of each interface that is attached, and whether it runs the recorded policy.
+    pub(crate) fn interfaces(&self) -> Vec<(String, String, bool)> {
+        let status = self.status();
+        let interfaces = status["interfaces"].as_array().expect("a list");
+        interfaces
+            .iter()
+            .map(|interface| {
+                (
+                    interface["name"].as_str().expect("a name").to_owned(),
+                    interface["mode"].as_str().unwrap_or("none").to_owned(),
+                    interface["current"].as_bool().expect("a flag"),
+                )
+            })
+            .collect()
+    }
+
+    pub(crate) fn program_id(&self) -> u64 {
+        self.status()["interfaces"][0]["program_id"].as_u64().expect("an attached program")
+    }
+
+    /// Packets of a rule: passed and shed by its first limit.
+    pub(crate) fn counts(&self, rule: &str) -> (u64, u64) {
+        let output = self.verb(&["counters", "--json"]);
+        let counters: Value = serde_json::from_slice(&output.stdout).expect("counters prints JSON");
+        let rules = counters["rules"].as_array().expect("a list");
+        let rule = rules.iter().find(|found| found["rule"] == rule).expect("the rule");
+        (
+            rule["passed"]["packets"].as_u64().expect("a number"),
+            rule["limits"][0]["shed"]["packets"].as_u64().expect("a number"),
+        )
+    }
+
+    /// Sends UDP datagrams from one source and waits until the rule has counted all of them.
+    pub(crate) fn send(&self, packets: u64, rule: &str) -> (u64, u64) {
+        let (passed, shed) = self.counts(rule);
+        self.flood(packets);
+        let expected = passed + shed + packets;
+        for _ in 0..1000 {
+            let counts = self.counts(rule);
+            if counts.0 + counts.1 == expected {
+                return counts;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{:?} packets counted, expected {expected}", self.counts(rule));
+    }
+
+    /// Sends UDP datagrams from one source.
+    pub(crate) fn flood(&self, packets: u64) {
+        let source = frame::sources_v4(1).next().expect("a source");
+        let plan = Plan {
+            frames: vec![self.lab.route_v4().udp(source, 4000, 5000, b"hello")],
+            duration: PATIENCE,
+            packets: Some(packets),
+            rate: None,
+            cpu: None,
+        };
+        self.lab.flood(plan).and_then(xtask::lab::Flood::wait).expect("a flood");
+    }
+
+    /// What `ip` shows of XDP on an interface of the host.
+    pub(crate) fn xdp_on(&self, interface: &str) -> String {
+        let output =
+            self.lab.server.command("ip").args(["-details", "link", "show", "dev", interface]).output();
+        let text = String::from_utf8(output.expect("ip runs").stdout).expect("text");
+        text.lines().filter(|line| line.contains("xdp")).map(str::to_owned).collect()
+    }
+}
+
+// === impl Daemon ===
+
+impl Daemon {
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self, Refusal> {
+        let process = Process::spawn(command.stderr(Stdio::piped())).expect("the daemon runs");
+        let stderr = BufReader::new(process.take_stderr().expect("a pipe"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let (ready, told) = std::sync::mpsc::channel();
+        let reader = thread::spawn({
+            let log = Arc::clone(&log);
+            move || {
+                for line in stderr.lines().map_while(Result::ok) {
+                    let mut log = log.lock().expect("no panic while held");
+                    log.push_str(&line);
+                    log.push('\n');
+                    drop(log);
+                    if line.contains(READY) || line.contains("nothing to enforce") {
+                        let _ = ready.send(());
+                    }
+                }
+            }
+        });
+        let mut daemon = Self { process, log, reader: Some(reader) };
+        // The channel closes when the daemon closes its standard error, that is, ends.
+        if told.recv_timeout(PATIENCE).is_ok() {
+            return Ok(daemon);
+        }
+        let status = daemon.wait();
+        Err(Refusal { code: status.code(), log: daemon.log() })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("no panic while held").clone()
+    }
+
+    /// Waits until it ends and its log is complete.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let status = self.process.wait(PATIENCE).expect("the daemon ends");
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no panic");
+        }
+        status
+    }
+
+    /// SIGTERM, and its exit code and log.
+    pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
+        self.process.terminate(PATIENCE).expect("the daemon ends");
+        (self.wait().code(), self.log())
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.process.signal(nix::sys::signal::Signal::SIGKILL).expect("the daemon runs");
+        self.wait();
+    }
+}

@@ -1,0 +1,129 @@
+//! The embedded object is the one that this build expects. Parses it only: no privilege, no kernel.
+
+use std::mem::size_of;
+
+use aya_obj::{
+    Map, Object, ProgramSection,
+    generated::bpf_map_type::{
+        self, BPF_MAP_TYPE_ARRAY as ARRAY, BPF_MAP_TYPE_LPM_TRIE as LPM_TRIE,
+        BPF_MAP_TYPE_PERCPU_ARRAY as PERCPU_ARRAY,
+    },
+};
+use ratelimit::network::{program::OBJECT, state::STATE_MAPS};
+use ratelimit_common::{
+    packet::Parsed,
+    policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, Rule, prefilter},
+    record::{Event, Reason, ReasonCounters, Replay, RuleCounters},
+};
+
+/// `BPF_F_MMAPABLE` of linux/bpf.h.
+const MMAPABLE: u32 = 1 << 10;
+/// `BPF_F_NO_PREALLOC`: the kernel refuses a trie without it.
+const NO_PREALLOC: u32 = 1;
+
+struct Expected {
+    name: &'static str,
+    kind: bpf_map_type,
+    key: usize,
+    value: usize,
+    flags: u32,
+    /// `None` when the loader sets it, or lowers it.
+    entries: Option<usize>,
+}
+
+const fn array(name: &'static str, value: usize, entries: Option<usize>) -> Expected {
+    Expected { name, kind: ARRAY, key: 4, value, flags: 0, entries }
+}
+
+const fn per_cpu(name: &'static str, value: usize, entries: usize) -> Expected {
+    Expected { name, kind: PERCPU_ARRAY, key: 4, value, flags: 0, entries: Some(entries) }
+}
+
+const fn trie(name: &'static str, octets: usize) -> Expected {
+    Expected { name, kind: LPM_TRIE, key: 4 + octets, value: 4, flags: NO_PREALLOC, entries: None }
+}
+
+fn expected() -> Vec<Expected> {
+    let chunk = prefilter::CHUNK_WORDS * size_of::<u64>();
+    vec![
+        Expected { flags: MMAPABLE, ..array("buckets", 64, None) },
+        Expected { flags: MMAPABLE, ..array("rule_buckets", 64, Some(MAX_RULE_BUCKETS)) },
+        per_cpu("rule_counters", size_of::<RuleCounters>(), MAX_COUNTER_SLOTS),
+        per_cpu("reason_counters", size_of::<ReasonCounters>(), Reason::ALL.len()),
+        per_cpu("events", size_of::<u64>(), Event::ALL.len()),
+        // Only the program itself looks into this one.
+        per_cpu("scratch", size_of::<Parsed>(), 1),
+        array("rules", size_of::<Rule>(), None),
+        array("direct_masks", size_of::<u64>(), None),
+        array("range_classes", 65_536, None),
+        array("range_masks", size_of::<u64>(), None),
+        array("address_masks", size_of::<u64>(), None),
+        trie("sources_v4", 4),
+        trie("sources_v6", 16),
+        trie("destinations_v4", 4),
+        trie("destinations_v6", 16),
+        trie("listed_v4", 4),
+        trie("listed_v6", 16),
+        array("prefilter_v4", chunk, None),
+        array("prefilter_v6", chunk, None),
+        array("replay", size_of::<Replay>(), Some(1)),
+    ]
+}
+
+fn object() -> Object {
+    Object::parse(OBJECT).expect("the embedded object is a BPF object")
+}
+
+#[test]
+fn every_map_has_the_layout_of_its_type() {
+    let object = object();
+    for Expected { name, kind, key, value, flags, entries } in expected() {
+        let map = object.maps.get(name).unwrap_or_else(|| panic!("there is no map `{name}`"));
+        let sizes = (map.map_type(), map.key_size() as usize, map.value_size() as usize, map.map_flags());
+        assert_eq!(sizes, (kind as u32, key, value, flags), "type, key, value and flags of `{name}`");
+        if let Some(entries) = entries {
+            assert_eq!(map.max_entries() as usize, entries, "entries of `{name}`");
+        }
+    }
+}
+
+#[test]
+fn there_are_no_other_maps() {
+    let expected: Vec<_> = expected().iter().map(|map| map.name).collect();
+    let object = object();
+    for (name, map) in &object.maps {
+        // Sections such as .rodata, which holds the constants, are maps of no name of ours.
+        if !name.starts_with('.') {
+            assert!(expected.contains(&name.as_str()), "nobody fills `{name}`");
+            // One legacy map keeps libbpf and bpftool from loading the object.
+            assert!(matches!(map, Map::Btf(_)), "`{name}` is not described by BTF");
+        }
+    }
+    assert!(STATE_MAPS.iter().all(|map| expected.contains(map)));
+}
+
+#[test]
+fn the_program_takes_frames_of_several_buffers() {
+    let object = object();
+    let names: Vec<_> = object.programs.keys().collect();
+    assert_eq!(names, ["ratelimit"]);
+    let section = &object.programs["ratelimit"].section;
+    assert!(matches!(section, ProgramSection::Xdp { frags: true, .. }), "{section:?}");
+}
+
+#[test]
+fn every_constant_can_be_set() {
+    const WORD: &[u8] = &[0; 8];
+    for (name, zero) in [
+        ("STAGES", WORD),
+        ("HASH_KEY_0", WORD),
+        ("HASH_KEY_1", WORD),
+        ("EPOCH", WORD),
+        ("SET_MASK", WORD),
+        ("WHEN_FULL", &WORD[..4]),
+    ] {
+        // Fails when there is no such symbol, and when its size is another.
+        let result = object().patch_map_data([(name, (zero, true))].into());
+        assert!(result.is_ok(), "{name}: {result:?}");
+    }
+}
