@@ -5,8 +5,11 @@ mod check;
 mod counters;
 mod daemon;
 mod detach;
+mod explain;
 mod output;
+mod question;
 mod replay;
+mod reset;
 mod status;
 
 use std::{
@@ -41,7 +44,8 @@ pub(crate) enum Exit {
 }
 
 /// A rate limiter for Linux hosts: an XDP program keeps a token bucket for every source and sheds the
-/// abusive ones before the kernel allocates a buffer for their packets.
+/// abusive ones before the kernel allocates a buffer for their packets; requests are limited for the
+/// servers and proxies that ask.
 #[derive(Debug, Parser)]
 #[command(name = "ratelimit", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -57,6 +61,8 @@ enum Verb {
     Counters(counters::Args),
     Detach(detach::Args),
     Replay(replay::Args),
+    Explain(explain::Args),
+    Reset(reset::Args),
 }
 
 /// Where pinned state lives; shared by the verbs that touch it.
@@ -80,6 +86,8 @@ Examples:
   ratelimit status
   ratelimit counters --json
   ratelimit replay capture.pcap --config rules.yaml
+  ratelimit explain --config rules.yaml --request 'GET /api/users/7' --peer 192.0.2.1
+  ratelimit reset --config rules.yaml --domain api --descriptor client_ip=192.0.2.1
   ratelimit detach";
 
 /// Runs the command line and prints its error, if any, once.
@@ -99,6 +107,8 @@ pub(crate) fn main() -> Exit {
         Verb::Counters(args) => counters::run(&args),
         Verb::Detach(args) => detach::run(&args),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Explain(args) => explain::run(&args),
+        Verb::Reset(args) => reset::run(&args),
     };
     match outcome {
         Ok(exit) => exit,

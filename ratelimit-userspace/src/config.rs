@@ -1,12 +1,16 @@
 //! The rules file: what was typed (`file`) becomes what it means ([`policy`]), or a list of
 //! [`diagnostic`]s that covers every mistake in it.
 //!
-//! One pass reads the YAML into a tree that knows where everything stands, a second one reads the tree.
+//! One pass reads the YAML into a tree that knows where everything stands, a second one reads the tree. The
+//! rule files that `http` names are read in the same way, within the second pass.
+//!
 //! A mistake never ends the reading: it is noted with its place, and what depends on it is left out.
 
 mod deny_file;
 pub mod diagnostic;
 mod file;
+pub mod http;
+mod list_file;
 pub mod policy;
 mod resolve;
 mod section;
@@ -15,14 +19,15 @@ mod value;
 mod warnings;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
     path::Path,
 };
 
 pub use self::deny_file::MAX_DENY_ENTRIES;
 use self::{
-    diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place},
+    diagnostic::{Code, Diagnostic, Diagnostics, Mistake, Place, Reported},
+    file::Node,
     policy::Config,
 };
 
@@ -47,14 +52,14 @@ pub enum Failure {
     /// The file has mistakes.
     #[error("{}", invalid(.errors, .warnings))]
     Invalid {
-        /// Every mistake, in file order; those in deny files come last. Never empty.
+        /// Every mistake, in file order; those in files that it names come last. Never empty.
         errors: Vec<Diagnostic>,
         /// What would be warned of if it were valid, as far as the mistakes let it be known.
         warnings: Vec<Diagnostic>,
     },
 }
 
-/// Reads a rules file and the deny files it names.
+/// Reads a rules file and the files it names.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let file = path.display().to_string();
     match read_bounded(path, MAX_FILE_BYTES) {
@@ -67,13 +72,30 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     }
 }
 
-/// Reads the text of a rules file. `path` stands for it in messages, and deny files are looked for in the
-/// directory that it lies in.
+/// Reads the text of a rules file. `path` stands for it in messages, and the files that it names are looked
+/// for in the directory that it lies in.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<Loaded, Failure> {
     let file = path.display().to_string();
     let text = String::from_utf8_lossy(bytes);
     let mut diagnostics = Diagnostics::new(&file, &text);
-    let config = if bytes.len() as u64 > MAX_FILE_BYTES {
+    let directory = path.parent().unwrap_or_else(|| Path::new(""));
+    let config = document(bytes, &text, "`network` or `http`", &mut diagnostics)
+        .and_then(|root| resolve::config(&root, directory, &mut diagnostics));
+    let (errors, warnings) = diagnostics.finish();
+    match config {
+        Ok(config) if errors.is_empty() => Ok(Loaded { config, warnings }),
+        _ => Err(Failure::Invalid { errors, warnings }),
+    }
+}
+
+/// The tree of a file that must hold `settings`. `text` is what the findings show of it.
+fn document(
+    bytes: &[u8],
+    text: &str,
+    settings: &str,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Result<Node, Reported> {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         let message = format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20);
         let mistake = Mistake::new(Code::TooLarge, message).expected("long lists of addresses in deny_files");
         Err(diagnostics.error(Place::START, mistake))
@@ -82,15 +104,16 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Loaded, Failure> {
         Err(diagnostics
             .error(place, Mistake::new(Code::InvalidUtf8, "the file is not UTF-8 text from here on")))
     } else {
-        let directory = path.parent().unwrap_or_else(|| Path::new(""));
-        file::parse(&text, &mut diagnostics)
-            .and_then(|root| resolve::config(&root, directory, &mut diagnostics))
-    };
-    let (errors, warnings) = diagnostics.finish();
-    match config {
-        Ok(config) if errors.is_empty() => Ok(Loaded { config, warnings }),
-        _ => Err(Failure::Invalid { errors, warnings }),
+        file::parse(text, settings, diagnostics)
     }
+}
+
+/// As [`read_bounded`]. A pipe could block for ever, and could not be read again on the next start.
+fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    read_bounded(path, limit)
 }
 
 /// The bytes of a file; one more than `limit` when there are more.

@@ -1,40 +1,33 @@
-//! The daemon: a rules file in, a program on every interface out, then waiting for the end.
+//! The daemon: a rules file in, a program on every interface and listeners for requests out, then
+//! waiting for the end.
 //!
-//! Everything is read, checked, compiled and loaded before the first interface changes; a failure at any
-//! step leaves what was enforced before as it was. What runs afterwards needs no process: if this one is
-//! killed, enforcement goes on with the same policy, and the next start adopts it.
+//! Everything is read and checked before anything changes. The two halves know nothing of each other:
+//! `network` sheds packets, `http` answers for requests.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+mod http;
+mod network;
+mod watch;
 
-use aya::programs::Xdp;
-use aya_obj::programs::XdpAttachType;
-use ratelimit_common::bucket_table::sets_for;
+use std::{io, path::PathBuf, pin::pin, thread};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
+use self::{
+    http::{HttpError, Requests},
+    network::Enforcement,
+    watch::Watch,
+};
 use crate::{
-    config::{
-        self,
-        policy::{Config, Network, OnStop},
-    },
+    config::{self, policy::Config},
     network::{
-        compile::{self, CompileError, Slots},
-        description::Description,
-        interfaces::Mode,
-        kernel::{self, Lacking},
-        links::{Attached, Change, Links, LinksError, Standing},
-        program::{Clock, LoadError, OBJECT, Program, StateMaps},
-        state::{Adoption, Lock, StateDir, StateError},
+        compile::CompileError,
+        kernel::Lacking,
+        links::{Links, LinksError},
+        program::LoadError,
+        state::{StateDir, StateError},
     },
 };
-
-/// How often the daemon looks whether its links are still pinned.
-const WATCH: Duration = Duration::from_secs(5);
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -80,6 +73,9 @@ pub enum DaemonError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The limits on requests cannot be put in force.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The process cannot wait for signals.
     #[error("failed to wait for signals")]
     Signals(#[source] io::Error),
@@ -97,39 +93,154 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
     for warning in &warnings {
         warn!("{warning}");
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DaemonError::Signals)?;
-    runtime.block_on(async {
-        // Caught before anything changes, so that a signal during the start ends in a clean stop.
-        let mut signals = Signals::new().map_err(DaemonError::Signals)?;
-        match &config.network {
-            None => {
-                info!(
-                    "{}: no `network:` section, nothing to enforce at layers 3 and 4",
-                    settings.rules_file.display()
-                );
-                let standing = Links::new(StateDir::new(&settings.pin_dir).links()).pins();
-                if standing.is_ok_and(|pins| !pins.is_empty()) {
-                    warn!(
-                        "the policy of an earlier start is still in force, see `ratelimit status`; \
-                         `ratelimit detach` ends it"
-                    );
-                }
-                info!("stopping on {}", signals.next().await);
-                Ok(())
-            }
-            Some(network) => {
-                let enforcement = Enforcement::start(settings, &config, network)?;
-                tokio::select! {
-                    signal = signals.next() => enforcement.stop(network.on_stop, signal),
-                    () = enforcement.removal() => Err(DaemonError::Detached(enforcement.state.links())),
-                }
-            }
-        }
-    })
+    // Packets need no thread of this process; requests may have as many as there are processors.
+    let several = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+    let mut runtime = if config.http.is_some() && several {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = runtime.enable_all().build().map_err(DaemonError::Signals)?;
+    runtime.block_on(serve(settings, config))
 }
 
-/// The signals that end the daemon.
+async fn serve(settings: &Settings, config: Config) -> Result<(), DaemonError> {
+    // Caught before anything changes, so that a signal during the start ends in a clean stop.
+    let mut signals = Signals::new().map_err(DaemonError::Signals)?;
+    // Bound before packets are shed: an address that is taken must leave no half of the work behind.
+    let requests = match &config.http {
+        Some(http) => Some(Requests::bind(http)?),
+        None => None,
+    };
+    let enforcement = if let Some(network) = &config.network {
+        Some(Enforcement::start(settings, &config, network)?)
+    } else {
+        tell_of_no_policy(settings);
+        None
+    };
+    let requests = requests.map(Requests::serve);
+
+    let on_stop = config.network.as_ref().map(|network| network.on_stop);
+    let mut daemon = Daemon { settings, config, failure: None, requests };
+    let mut watch = Watch::new();
+    watch.follow(daemon.files());
+    // What changed between being read and being watched.
+    daemon.reload("a changed file");
+    let outcome = {
+        let mut removal = pin!(async {
+            match &enforcement {
+                Some(enforcement) => enforcement.removal().await,
+                None => std::future::pending().await,
+            }
+        });
+        loop {
+            tokio::select! {
+                event = signals.next() => match event {
+                    Event::Stop(signal) => break Ok(signal),
+                    Event::Reload => daemon.reload(SIGHUP),
+                },
+                () = watch.changed() => daemon.reload("a changed file"),
+                () = &mut removal => break Err(DaemonError::Detached(StateDir::new(&settings.pin_dir).links())),
+            }
+            watch.follow(daemon.files());
+        }
+    };
+    if let Some(requests) = daemon.requests {
+        requests.stop().await;
+    }
+    let signal = outcome?;
+    if let Some((enforcement, on_stop)) = enforcement.zip(on_stop) {
+        return enforcement.stop(on_stop, signal);
+    }
+    info!("stopping on {signal}");
+    Ok(())
+}
+
+/// Says that packets are not limited, or are still by an earlier start.
+fn tell_of_no_policy(settings: &Settings) {
+    info!("{}: no `network:` section, nothing to enforce at layers 3 and 4", settings.rules_file.display());
+    let standing = Links::new(StateDir::new(&settings.pin_dir).links()).pins();
+    if standing.is_ok_and(|pins| !pins.is_empty()) {
+        warn!(
+            "the policy of an earlier start is still in force, see `ratelimit status`; `ratelimit detach` ends it"
+        );
+    }
+}
+
+/// What the files said, and what serves it.
+struct Daemon<'a> {
+    settings: &'a Settings,
+    /// As last read without mistakes.
+    config: Config,
+    /// What was wrong with the files when they were read last, so that it is told once.
+    failure: Option<String>,
+    requests: Option<http::Serving>,
+}
+
+impl Daemon<'_> {
+    /// The files that the configuration was read from.
+    fn files(&self) -> Vec<PathBuf> {
+        self.config.files(&self.settings.rules_file)
+    }
+
+    /// Reads the files again. What is wrong changes nothing.
+    fn reload(&mut self, reason: &str) {
+        let config::Loaded { config, warnings } = match config::load(&self.settings.rules_file) {
+            Ok(loaded) => loaded,
+            Err(failure) => {
+                let failure = failure.to_string();
+                if self.failure.as_ref() != Some(&failure) {
+                    warn!("{reason}: the files are not used, what was in force still is:\n{failure}");
+                    self.failure = Some(failure);
+                }
+                if let Some(requests) = &self.requests {
+                    requests.reload_failed();
+                }
+                return;
+            }
+        };
+        let recovered = self.failure.take().is_some();
+        if config == self.config && !recovered {
+            if let (Some(requests), Some(http)) = (&self.requests, &config.http) {
+                requests.refresh(http, reason);
+            }
+            if reason == SIGHUP {
+                info!("{reason}: the configuration has not changed");
+            }
+            return;
+        }
+        for warning in &warnings {
+            warn!("{warning}");
+        }
+        if config.network != self.config.network || config.interfaces != self.config.interfaces {
+            warn!(
+                "{reason}: the layer 3/4 policy has changed; that takes effect when the daemon is started again, \
+                 without a gap and with all buckets and counters"
+            );
+        }
+        match (&self.requests, &config.http) {
+            (Some(requests), Some(http)) => requests.reload(http, reason),
+            (None, None) => {}
+            (None, Some(_)) | (Some(_), None) => warn!(
+                "{reason}: an `http:` section that comes or goes takes effect when the daemon is started again"
+            ),
+        }
+        self.config = config;
+    }
+}
+
+/// The reason for a reload that somebody asked for.
+const SIGHUP: &str = "SIGHUP";
+
+/// What a signal asks for.
+enum Event {
+    /// The end, and which signal it was.
+    Stop(&'static str),
+    /// Another look at the files.
+    Reload,
+}
+
+/// The signals that the daemon acts upon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -145,199 +256,11 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
-    async fn next(&mut self) -> &'static str {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.interrupt.recv() => return "SIGINT",
-                _ = self.hang_up.recv() => warn!(
-                    "SIGHUP changes nothing: a changed rules file takes effect when the daemon is started \
-                     again, without a gap and with all buckets and counters"
-                ),
-            }
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Event::Stop("SIGINT"),
+            _ = self.hang_up.recv() => Event::Reload,
         }
-    }
-}
-
-/// A policy in force, and the lock that says whose it is.
-struct Enforcement {
-    state: StateDir,
-    lock: Lock,
-}
-
-impl Enforcement {
-    /// Puts the policy in force.
-    fn start(settings: &Settings, config: &Config, network: &Network) -> Result<Self, DaemonError> {
-        if config.interfaces.is_empty() {
-            return Err(DaemonError::NoInterfaces(settings.rules_file.clone()));
-        }
-        kernel::check()?;
-        let state = StateDir::new(&settings.pin_dir);
-        let lock = state.open()?;
-        match enforce(&state, settings, config, network) {
-            Ok(()) => Ok(Self { state, lock }),
-            Err(error) => {
-                // Only directories that are still empty go: what an earlier start left stays.
-                state.tidy();
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns when no link is pinned any more. Until then it tells of interfaces that go.
-    async fn removal(&self) {
-        let links = Links::new(self.state.links());
-        let mut watch = tokio::time::interval(WATCH);
-        let mut gone = BTreeSet::new();
-        loop {
-            watch.tick().await;
-            let Ok(standing) = links.standing() else { continue };
-            if standing.is_empty() {
-                return;
-            }
-            for Standing { index, name, .. } in standing.iter().filter(|link| link.mode.is_none()) {
-                if gone.insert(*index) {
-                    warn!(
-                        "{name} is gone, or something else runs on it: nothing is limited there until the \
-                         daemon is started again"
-                    );
-                }
-            }
-        }
-    }
-
-    fn stop(self, on_stop: OnStop, signal: &str) -> Result<(), DaemonError> {
-        let Self { state, lock } = self;
-        match on_stop {
-            OnStop::Keep => {
-                info!(
-                    "stopping on {signal}: enforcement goes on without a daemon; `ratelimit detach` ends it"
-                );
-            }
-            OnStop::Detach => {
-                let names = Links::new(state.links()).remove_all()?;
-                state.remove(Some(&lock))?;
-                info!("stopping on {signal}: detached from {}", names.join(", "));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Compiles, loads and attaches; what it did before a failure is undone.
-fn enforce(
-    state: &StateDir,
-    settings: &Settings,
-    config: &Config,
-    network: &Network,
-) -> Result<(), DaemonError> {
-    let began = Instant::now();
-    let links = Links::new(state.links());
-    let plan = links.plan(&config.interfaces)?;
-
-    let previous = Description::read(&state.state()).unwrap_or_else(|error| {
-        warn!("the description of the last policy is of no use, so its counters begin anew: {error}");
-        None
-    });
-    let previous_slots = previous.map(|description| description.slots).unwrap_or_default();
-    let names = network.rules.iter().map(|rule| rule.name.as_str());
-    let (slots, fresh) = Slots::assign(&previous_slots, names);
-    let compiled = compile::compile(network, &slots)?;
-
-    let sets = u32::try_from(sets_for(network.sources.capacity)).unwrap_or(u32::MAX);
-    let mut adoption = state.adopt(OBJECT, sets)?;
-    log_adoption(&adoption);
-    state.zero_slots(&fresh)?;
-    let maps = StateMaps {
-        pins: Some(state.state()),
-        capacity: network.sources.capacity,
-        hash_key: adoption.table.hash_key,
-        epoch: adoption.table.epoch,
-    };
-    let mut program = Program::load(&compiled, &maps, Clock::Kernel)?;
-    let xdp = program.xdp();
-
-    let mut staged_program = state.stage_program(xdp)?;
-    let program_id = xdp
-        .info()
-        .map_err(|error| DaemonError::Program {
-            verb: "look at the loaded program",
-            source: io::Error::other(error),
-        })?
-        .id();
-    let description = Description::new(
-        &settings.rules_file,
-        &config.interfaces,
-        network,
-        compiled.descriptions,
-        slots,
-        program_id,
-    );
-    let mut staged_description = description.stage(&state.state())?;
-
-    let applied = plan.apply(xdp, running(state), || {
-        staged_program.commit()?;
-        staged_description.commit()
-    })?;
-    adoption.commit();
-
-    log_policy(&description);
-    for attached in &applied.attached {
-        log_interface(attached);
-    }
-    for name in &applied.detached {
-        info!("{name}: detached, the rules file no longer names it");
-    }
-    let verb = if network.monitor { "monitoring" } else { "enforcing" };
-    info!("{verb}, {} ms after reading {}", began.elapsed().as_millis(), description.rules_file.display());
-    Ok(())
-}
-
-/// The program that runs now, to go back to.
-fn running(state: &StateDir) -> Option<Xdp> {
-    Xdp::from_pin(state.program(), XdpAttachType::Interface).ok()
-}
-
-fn log_adoption(adoption: &Adoption) {
-    match adoption.resized {
-        Some((old, new)) => info!(
-            "the capacity for sources changed ({old} sets of buckets before, {new} now): buckets begin anew, \
-             counters are kept"
-        ),
-        None if adoption.kept => info!("buckets and counters of the last start are kept"),
-        None => {}
-    }
-}
-
-fn log_policy(description: &Description) {
-    let Description { mode, allow, deny, rules, matches, malformed, .. } = description;
-    if mode == "monitor" {
-        warn!("mode monitor: nothing is shed, what would be is counted");
-    }
-    info!("lists: {allow} allowed, {deny} denied; malformed frames: {malformed}");
-    for (rule, matches) in rules.iter().zip(matches) {
-        let counted = if rule.count_only { " (counted, not shed)" } else { "" };
-        info!("rule {}{counted}: {matches}: {}", rule.name, rule.limits.join("; "));
-    }
-}
-
-fn log_interface(attached: &Attached) {
-    let Attached { name, mode, fallback, change, .. } = attached;
-    let change = match change {
-        Change::New => "attached",
-        Change::Swapped => "swapped without a gap",
-        Change::Reattached => "attached anew in another mode, with a moment without enforcement",
-    };
-    if let Some(refusal) = fallback {
-        warn!("{name}: {mode}, {change}; native was refused: {refusal}");
-    } else {
-        info!("{name}: {mode}, {change}");
-    }
-    if *mode == Mode::Generic {
-        warn!(
-            "{name}: in generic mode a frame may be several that the kernel merged (GRO), so packets are \
-             undercounted, and shedding costs more; `ethtool -K {name} gro off` makes counts exact"
-        );
     }
 }

@@ -1,9 +1,12 @@
-//! The userspace half of `ratelimit`: rules from disk into the kernel, counters out of it.
+//! The userspace half of `ratelimit`: rules from disk into the kernel, counters out of it, and limits on
+//! requests.
 //!
-//! Arrows run one way: [`daemon`] and [`replay`] use [`network`], which uses [`config`]. Only the modules
-//! under [`network`] touch bpf(2).
+//! Arrows run one way: [`daemon`] and [`replay`] use [`network`] and [`http`], which use [`config`] and know
+//! nothing of each other. Only the modules under [`network`] touch bpf(2).
 
 pub mod config;
 pub mod daemon;
+pub mod http;
 pub mod network;
 pub mod replay;
+pub mod text;

@@ -1,8 +1,10 @@
-//! Recorded traffic against a policy: every frame of a capture goes through the real program by
-//! `BPF_PROG_TEST_RUN`, on a virtual clock that follows the capture, attached to nothing and with fresh
-//! private state. Memory does not grow with the capture.
+//! Recorded traffic against a policy, on a virtual clock that follows it and with fresh private state: every
+//! frame of a capture goes through the real program by `BPF_PROG_TEST_RUN`, attached to nothing, and every
+//! request of a trace through the limiter ([`requests`]). Memory does not grow with the recording.
 
 pub mod capture;
+pub mod recording;
+pub mod requests;
 pub mod sources;
 pub mod summary;
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use proptest::prelude::*;
 use ratelimit::config::{
     self, Failure, Loaded, MAX_DENY_ENTRIES,
-    diagnostic::{Code, Diagnostic, MAX_LISTED, MAX_LISTED_PER_DENY_FILE},
+    diagnostic::{Code, Diagnostic, MAX_LISTED, MAX_LISTED_PER_LIST_FILE},
     policy::{
         AttachMode, Bucket, Config, Interface, Limit, Match, Network, OnStop, Per, Rule, Sources, TcpFlags,
         Unit, WhenFull,
@@ -111,7 +111,7 @@ fn every_value_of_the_example_is_read() {
         deny_files: vec![fixture("tests/config/drop.txt")],
     };
     let interfaces = vec![Interface { name: "eth0".to_owned(), mode: AttachMode::Auto }];
-    assert_eq!(config, Config { interfaces, network: Some(network) });
+    assert_eq!(config, Config { interfaces, network: Some(network), http: None });
     let codes: Vec<_> = warnings.iter().map(|warning| (warning.code, warning.line, warning.column)).collect();
     assert_eq!(codes, [(Code::CatchAll, Some(21), Some(7))]);
 }
@@ -138,7 +138,7 @@ fn what_is_left_out_has_its_default() {
     // One second's rate, rounded down.
     assert_eq!(rule.limits[0].bucket.unwrap().burst, 1);
     let nothing = config::parse(b"{}", Path::new("r.yaml")).unwrap();
-    assert_eq!(nothing.config, Config { interfaces: vec![], network: None });
+    assert_eq!(nothing.config, Config { interfaces: vec![], network: None, http: None });
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn diagnostics_serialise_to_the_documented_keys() {
     let json = serde_json::to_string(&errors).unwrap();
     let wanted = concat!(
         r#"[{"file":"r.yaml","line":1,"column":1,"code":"unknown_key","#,
-        r#""message":"the file has no key `netwrok`","expected":"interfaces, network","nearest":"network"}]"#
+        r#""message":"the file has no key `netwrok`","expected":"interfaces, network, http","nearest":"network"}]"#
     );
     assert_eq!(json, wanted);
 }
@@ -253,11 +253,11 @@ fn a_deny_file_that_cannot_be_read_is_named_where_it_is_listed() {
 
 #[test]
 fn a_deny_file_full_of_nonsense_is_summed_up() {
-    let content = "nonsense\n".repeat(MAX_LISTED_PER_DENY_FILE + 7);
+    let content = "nonsense\n".repeat(MAX_LISTED_PER_LIST_FILE + 7);
     let (_directory, path) =
         with_files("network: { deny_files: drop.txt }\n", &[("drop.txt", content.as_bytes())]);
     let errors = errors(config::load(&path));
-    assert_eq!(errors.len(), MAX_LISTED_PER_DENY_FILE + 1);
+    assert_eq!(errors.len(), MAX_LISTED_PER_LIST_FILE + 1);
     assert_eq!(errors.last().unwrap().code, Code::MoreErrors);
     assert!(errors.last().unwrap().message.starts_with("7 more"));
 }

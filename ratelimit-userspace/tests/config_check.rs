@@ -37,6 +37,31 @@ fn a_valid_file() {
 }
 
 #[test]
+fn limits_on_requests_alone() {
+    let output = check(&["examples/http.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "examples/http.yaml: valid: 6 http rules, 2 domains, 0 warnings\n");
+}
+
+#[test]
+fn a_mistake_in_a_rule_file_has_its_place_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("main.yaml", "http: { rules: api.yaml }\n");
+    write(
+        "api.yaml",
+        "domain: api\ndescriptors:\n  - key: a\n    rate_limit: { unit: day, requests_per_unti: 5 }\n",
+    );
+    let (code, report) = json(directory.path().join("main.yaml").to_str().unwrap());
+    assert_eq!(code, Some(1));
+    let error = &report["errors"][0];
+    assert_eq!((&error["line"], &error["column"]), (&Value::from(4), &Value::from(30)));
+    assert_eq!(error["nearest"], "requests_per_unit");
+    assert!(error["file"].as_str().unwrap().ends_with("/api.yaml"));
+}
+
+#[test]
 fn warnings_leave_a_file_valid() {
     let (code, report) = json("tests/config/example.yaml");
     assert_eq!((code, &report["valid"]), (Some(0), &Value::Bool(true)));

@@ -98,7 +98,7 @@ fn files_that_are_no_settings() {
 #[test]
 fn keys() {
     refused_for("interfaces: { name: a }\n«netwrok: {}\n", Code::UnknownKey, Some("network"));
-    for section in ["http", "proxy", "management", "admin"] {
+    for section in ["proxy", "management", "admin"] {
         refused_for(&format!("«{section}: {{}}\n"), Code::UnknownKey, None);
     }
     refused_for("interfaces: { name: a, «modes: auto }\n", Code::UnknownKey, Some("mode"));

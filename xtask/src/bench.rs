@@ -1,13 +1,8 @@
 //! `cargo xtask bench`: what the limiter costs, measured beside what else an operator could use.
 
-mod frame;
-mod lane;
+mod http;
 mod network;
-mod policy;
-mod program;
 mod report;
-mod sender;
-mod shield;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -24,11 +19,25 @@ pub struct Options {
 #[derive(Subcommand, Debug)]
 enum Subject {
     Network(network::Options),
+    Http(http::Options),
 }
 
 /// Runs the benchmark that was asked for.
 pub fn run(workspace: &Workspace, Options { subject }: &Options) -> Result<()> {
     match subject {
         Subject::Network(options) => network::run(workspace, options),
+        Subject::Http(options) => http::run(workspace, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    #[test]
+    fn options_of_both_benchmarks_go_together() {
+        Options::augment_args(Command::new("bench")).debug_assert();
     }
 }

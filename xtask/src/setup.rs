@@ -1,14 +1,24 @@
 //! `cargo xtask setup`: brings what the other verbs need and says what it does.
 //!
 //! Packages are installed with apt, as root, on Debian and its derivatives only. Anywhere else the exact
-//! commands are printed. bpf-linker comes from crates.io and goes below the target folder, so that
-//! nothing of the user's home changes. Looking costs a few milliseconds, so every verb does it.
+//! commands are printed. bpf-linker comes from crates.io, a gRPC client for the tests from `PyPI`; both go
+//! below the target folder, so that nothing of the user's home changes. Looking costs a few milliseconds, so
+//! every verb does it.
 
-use std::{env, fs, path::PathBuf, process::Command};
+mod python;
+
+use std::{
+    env, fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+pub use self::python::python;
 use crate::{
     exec, read,
     toolchain::{self, Compiler, Core, MINIMUM_RUSTC, RUSTC_VARIABLE, Search, find_program},
@@ -41,6 +51,10 @@ const LAB_TOOLS: &[Tool] = &[
     Tool { program: "bpftool", package: "bpftool", reason: "attaches a foreign program in the tests" },
     Tool { program: "nft", package: "nftables", reason: "is a contender in the bench" },
     Tool { program: "iptables", package: "iptables", reason: "is a contender in the bench" },
+    Tool { program: "nginx", package: "nginx-light", reason: "asks the limiter in the tests (auth_request)" },
+    Tool { program: "haproxy", package: "haproxy", reason: "asks the limiter in the tests (Lua)" },
+    Tool { program: "caddy", package: "caddy", reason: "asks the limiter in the tests (forward_auth)" },
+    Tool { program: "h2load", package: "nghttp2-client", reason: "loads the endpoints in the bench" },
 ];
 
 /// The Debian packages of a compiler with a prebuilt `core` for BPF.
@@ -50,6 +64,7 @@ const COMPILER_PACKAGES: &[&str] = &["rustc-web", "libstd-rust-web-dev-bpf"];
 pub fn run(workspace: &Workspace, Options {}: &Options) -> Result<()> {
     let compiler = compiler(workspace)?;
     lab_tools()?;
+    let python = python(workspace)?;
     let Compiler { rustc, core, release, llvm, bpf_linker, .. } = &compiler;
     let core = match core {
         Core::Prebuilt => "with a prebuilt core",
@@ -57,6 +72,7 @@ pub fn run(workspace: &Workspace, Options {}: &Options) -> Result<()> {
     };
     println!("compiler: {} {release}, LLVM {llvm}, {core}", rustc.display());
     println!("linker: {} {bpf_linker}", linker_path(workspace).display());
+    println!("gRPC client: {}", python.display());
     println!("tools: {}", LAB_TOOLS.iter().map(|tool| tool.program).collect::<Vec<_>>().join(", "));
     Ok(())
 }
@@ -160,9 +176,39 @@ fn apt_line(packages: &[&str]) -> String {
     format!("apt-get update && apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
+/// Asked by the packages whether a service may start (invoke-rc.d(8)); 101 says no.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Keeps packages from starting the servers that they bring, as long as it lives. Where the administrator has
+/// a policy already, that one holds.
+struct NoServices(bool);
+
+impl NoServices {
+    fn new() -> Result<Self> {
+        if Path::new(POLICY).exists() {
+            return Ok(Self(false));
+        }
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o755);
+        let mut file = options.open(POLICY).with_context(|| format!("failed to create {POLICY}"))?;
+        let guard = Self(true);
+        file.write_all(b"#!/bin/sh\nexit 101\n").with_context(|| format!("failed to write {POLICY}"))?;
+        Ok(guard)
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.0 {
+            drop(fs::remove_file(POLICY));
+        }
+    }
+}
+
 /// Installs packages, and refreshes the lists of what there is only if the present ones do not do.
 fn apt_install(packages: &[&str]) -> Result<()> {
     println!("installing packages {}", packages.join(" "));
+    let _guard = NoServices::new()?;
     let apt = || {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet=2");

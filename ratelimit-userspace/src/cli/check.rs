@@ -5,14 +5,14 @@ use std::{
     path::PathBuf,
 };
 
-use ratelimit::config::{self, Failure, Loaded, diagnostic::Diagnostic};
+use ratelimit::config::{self, Failure, Loaded, diagnostic::Diagnostic, http::Domain, policy::Config};
 use serde::Serialize;
 
 use super::Exit;
 
 /// Check a rules file: every mistake with its line and column, in one run
 ///
-/// Reads the file and the deny files it names, and nothing else: neither privilege nor the interfaces are
+/// Reads the file and the files it names, and nothing else: neither privilege nor the interfaces are
 /// needed. Findings go to standard error, one line of summary to standard output.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -36,6 +36,7 @@ Exit codes:
 
 Examples:
   ratelimit check /etc/ratelimit/rules.yaml
+  ratelimit check http.yaml && ratelimit daemon --config http.yaml
   ratelimit check --json rules.yaml | jq '.errors[] | [.line, .column, .message]'";
 
 /// The outcome for programs.
@@ -74,14 +75,7 @@ fn print_json(outcome: &Result<Loaded, Failure>) -> io::Result<()> {
 fn print_text(args: &Args, outcome: &Result<Loaded, Failure>) -> io::Result<()> {
     let (findings, summary) = match outcome {
         Ok(Loaded { config, warnings }) => {
-            let rules = config.network.as_ref().map_or(0, |network| network.rules.len());
-            let deny = config.network.as_ref().map_or(0, |network| network.deny.len());
-            let mut parts = vec![count(rules, "rule"), count(config.interfaces.len(), "interface")];
-            if deny > 0 {
-                parts.push(format!("{deny} denied {}", if deny == 1 { "prefix" } else { "prefixes" }));
-            }
-            parts.push(count(warnings.len(), "warning"));
-            (warnings.iter().collect(), format!("valid: {}", parts.join(", ")))
+            (warnings.iter().collect(), format!("valid: {}", summary(config, warnings.len())))
         }
         Err(Failure::Invalid { errors, warnings }) => (
             errors.iter().chain(warnings).collect(),
@@ -94,6 +88,29 @@ fn print_text(args: &Args, outcome: &Result<Loaded, Failure>) -> io::Result<()> 
         writeln!(err, "{finding}")?;
     }
     writeln!(io::stdout().lock(), "{}: {summary}", args.file.display())
+}
+
+/// What a valid file holds, each section that it has with its counts.
+fn summary(config: &Config, warnings: usize) -> String {
+    let Config { interfaces, network, http } = config;
+    let mut parts = Vec::new();
+    if network.is_some() || http.is_none() {
+        let rules = network.as_ref().map_or(0, |network| network.rules.len());
+        parts.push(count(rules, "rule"));
+    }
+    if http.is_none() || network.is_some() || !interfaces.is_empty() {
+        parts.push(count(interfaces.len(), "interface"));
+    }
+    let deny = network.as_ref().map_or(0, |network| network.deny.len());
+    if deny > 0 {
+        parts.push(format!("{deny} denied {}", if deny == 1 { "prefix" } else { "prefixes" }));
+    }
+    if let Some(http) = http {
+        parts.push(count(http.domains.iter().map(Domain::rule_count).sum(), "http rule"));
+        parts.push(count(http.domains.len(), "domain"));
+    }
+    parts.push(count(warnings, "warning"));
+    parts.join(", ")
 }
 
 fn count(number: usize, what: &str) -> String {

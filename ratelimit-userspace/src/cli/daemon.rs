@@ -12,6 +12,9 @@ use super::{Exit, PinDir};
 /// default), after a crash or kill -9, the last policy stays in force and the next start adopts it with all
 /// buckets and counters. Needs root, or the capabilities `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`; a
 /// rules file without `network:` needs no privilege.
+///
+/// The `http:` section and everything it names are read again when a file changes and on SIGHUP; what is
+/// wrong then changes nothing. The `network:` section is read at the start.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

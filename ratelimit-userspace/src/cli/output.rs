@@ -1,19 +1,7 @@
-//! Text for people: numbers with separators, and tables without frames.
+//! Text for people: tables without frames.
 
 use comfy_table::{CellAlignment, Table, presets};
-
-/// `1234567` as `1,234,567`.
-pub(super) fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub(super) use ratelimit::text::number;
 
 /// A table whose columns from `numbers` on are aligned to the right.
 pub(super) fn table(headings: &[&str], numbers: usize) -> Table {
@@ -31,15 +19,6 @@ pub(super) fn table(headings: &[&str], numbers: usize) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_are_separated() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1_048_576, "1,048,576")];
-        for (value, text) in cases {
-            assert_eq!(number(value), text);
-        }
-        assert_eq!(number(u64::MAX), "18,446,744,073,709,551,615");
-    }
 
     #[test]
     fn numbers_line_up_on_the_right() {

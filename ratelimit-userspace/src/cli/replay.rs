@@ -1,45 +1,39 @@
 //! `ratelimit replay`.
 
+mod packets;
+mod requests;
+
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::PathBuf,
 };
 
 use comfy_table::Table;
 use ratelimit::{
-    config,
-    network::{
-        compile::{Slots, compile},
-        kernel,
-        program::{Clock, Program, StateMaps},
-    },
-    replay::{
-        Judgement,
-        capture::Capture,
-        replay,
-        summary::{Outcome, Summary, Tally},
-    },
+    config::{self, policy::Config},
+    replay::recording::Recording,
 };
 use serde::Serialize;
 
-use super::{
-    Exit,
-    output::{number, table},
-};
+use super::Exit;
 
-/// Run a packet capture through a policy: what would it shed?
+/// Run a packet capture or a trace of requests through a rules file: what would it shed?
 ///
-/// Every packet goes through the real program in the kernel, on a virtual clock that follows the capture,
-/// attached to nothing and with fresh private state: nothing that is pinned or running is touched, and
-/// `interfaces:` may be absent. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`. The capture is pcap or pcapng, Ethernet;
-/// packets that it cut short are judged on what is there and cost their whole length.
+/// Which of both it is shows in the file. Either is judged on a virtual clock that follows it, with fresh
+/// private state: nothing that is pinned or running is touched.
+///
+/// Every packet of a capture goes through the real program in the kernel, attached to nothing; `interfaces:`
+/// may be absent. That needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`. The capture is pcap or pcapng,
+/// Ethernet; packets that it cut short are judged on what is there and cost their whole length.
+///
+/// A trace has one request a line, as JSON, and needs no privilege.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "\
-Exits with 1 when the capture is damaged or the policy invalid, 2 when a file cannot be read, 3 without the
+Exits with 1 when the recording is damaged or the rules file invalid, 2 when a file cannot be read, 3 without the
 privilege to run BPF programs.",
     after_long_help = "\
---json prints one line a packet, then one with the summary:
+--json, for a capture, prints one line a packet, then one with the summary:
   {\"packet\":1,\"time\":0.0,\"verdict\":\"pass|drop\",\"reason\":R,\"rule\":NAME|null,\"limit\":INDEX|null,
    \"would_drop\":bool}; a packet that the capture cut short has \"truncated\":true as well
   {\"summary\":{packets, bytes, seconds, passed, dropped, would_drop, reasons, rules, sources, sources_error,
@@ -47,185 +41,56 @@ privilege to run BPF programs.",
 time is in seconds since the first packet; a step back is clamped, and counted as clamped. R is one of
 allowed, denied, no_rule, within_limit, limited, zero_rate, malformed_<kind>, not_ip, neighbour, raced.
 
+A line of a trace is one of
+  {\"t\":12.5,\"domain\":\"api\",\"descriptors\":[{\"entries\":[[\"client_ip\",\"192.0.2.1\"]],\"hits\":1}]}
+  {\"t\":12.5,\"request\":{\"method\":\"GET\",\"path\":\"/v1/x\",\"peer\":\"192.0.2.1\",\"headers\":{\"x-api-key\":\"k\"}}}
+t is in seconds since any epoch; it may step back, and lines are judged in the order of the file. hits may
+also stand beside request; absent, it is 1; 0 reads, a negative number refunds. \"peek\":true charges nothing.
+--json prints one answer a line:
+  {\"t\":12.5,\"decision\":\"allow|deny|delay|shadow\",\"rule\":NAME|null,\"limit\":N|null,\"remaining\":N|null,
+   \"reset\":S|null,\"retry_after\":N|null,\"delay\":S|null}
+
 Exit codes:
-  0  the whole capture was judged
-  1  the capture is damaged or ends early (what came before is judged), or the policy is invalid
+  0  the whole recording was judged
+  1  the recording is damaged or ends early (what came before is judged), or the rules file is invalid
   2  bad usage, or a file cannot be read
   3  the privilege to run BPF programs is missing
 
 Examples:
   ratelimit replay attack.pcap --config rules.yaml
-  ratelimit replay attack.pcapng --config rules.yaml --json | jq -c 'select(.verdict == \"drop\")'"
+  ratelimit replay attack.pcapng --config rules.yaml --json | jq -c 'select(.verdict == \"drop\")'
+  ratelimit replay requests.jsonl --config rules.yaml"
 )]
 pub(super) struct Args {
-    /// The capture
+    /// The capture or trace
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The rules file
     #[arg(long, short, value_name = "FILE")]
     config: PathBuf,
-    /// Print a line of JSON for every packet, then one with the summary
+    /// Print a line of JSON for every packet or request
     #[arg(long)]
     json: bool,
 }
 
-/// One packet, for programs.
-#[derive(Serialize)]
-struct Line<'a> {
-    packet: u64,
-    time: f64,
-    verdict: &'static str,
-    reason: &'static str,
-    rule: Option<&'a str>,
-    limit: Option<usize>,
-    would_drop: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let network = config::load(&args.config)?.config.network;
-    let Some(network) = network else {
-        anyhow::bail!(
-            "{} has no network: section, so there is nothing to replay against",
-            args.config.display()
-        );
+    let Config { network, http, .. } = config::load(&args.config)?.config;
+    let lacks = |section| {
+        let (file, config) = (args.file.display(), args.config.display());
+        anyhow::anyhow!("{config} has no {section}: section, so there is nothing to replay {file} against")
     };
-    let mut capture = Capture::open(&args.file)?;
-    kernel::check()?;
-    let (slots, _) = Slots::assign(&Slots::default(), network.rules.iter().map(|rule| rule.name.as_str()));
-    let compiled = compile(&network, &slots)?;
-    // Always the same key, so that two runs agree to the last packet; nobody can aim at a private table.
-    let state = StateMaps { pins: None, capacity: network.sources.capacity, hash_key: [0, 0], epoch: 0 };
-    let mut program = Program::load(&compiled, &state, Clock::Replay)?;
-
-    let rules = &compiled.descriptions;
-    let mut tally = Tally::new(rules.iter().map(|rule| (rule.name.clone(), rule.limits.len())));
-    let mut out = BufWriter::new(io::stdout().lock());
-    let mut packet = 0;
-    let outcome = replay(&mut capture, &mut program, |judgement| {
-        packet += 1;
-        tally.count(judgement);
-        if args.json {
-            let rule = judgement.rule.and_then(|rule| rules.get(rule)).map(|rule| rule.name.as_str());
-            write_json(&mut out, &line(packet, rule, judgement))?;
+    match Recording::open(&args.file)? {
+        Recording::Packets(capture) => {
+            packets::run(capture, &network.ok_or_else(|| lacks("network"))?, args.json)?;
         }
-        Ok(())
-    });
-    // A damaged capture still tells what came before the damage.
-    let summary = tally.finish();
-    if args.json {
-        write_json(&mut out, &serde_json::json!({ "summary": summary }))?;
-    } else {
-        let limits = rules.iter().map(|rule| rule.limits.as_slice()).collect::<Vec<_>>();
-        write_text(&mut out, &summary, &limits)?;
+        Recording::Requests(trace) => requests::run(trace, http.ok_or_else(|| lacks("http"))?, args.json)?,
     }
-    out.flush()?;
-    outcome?;
     Ok(Exit::Success)
-}
-
-fn line<'a>(packet: u64, rule: Option<&'a str>, judgement: &Judgement) -> Line<'a> {
-    Line {
-        packet,
-        time: judgement.seconds,
-        verdict: if judgement.dropped { "drop" } else { "pass" },
-        reason: judgement.reason.name(),
-        rule,
-        limit: judgement.limit,
-        would_drop: judgement.would_drop,
-        truncated: judgement.truncated,
-    }
 }
 
 fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
-}
-
-fn write_text(out: &mut impl Write, summary: &Summary, limits: &[&[String]]) -> io::Result<()> {
-    let Summary {
-        outcome,
-        packets,
-        bytes,
-        seconds,
-        reasons,
-        rules,
-        sources,
-        sources_error,
-        clamped,
-        truncated,
-        headers_cut,
-    } = summary;
-    writeln!(
-        out,
-        "{} packets, {} bytes in {seconds:.3} s: {} passed, {} dropped{}",
-        number(*packets),
-        number(*bytes),
-        number(outcome.passed.packets),
-        number(outcome.dropped.packets),
-        match outcome.would_drop.packets {
-            0 => String::new(),
-            would => format!(", {} passed only because something monitors", number(would)),
-        },
-    )?;
-
-    let headings = ["PASSED", "DROPPED", "WOULD DROP"];
-    let mut by_reason = table(&[&["REASON"], headings.as_slice()].concat(), 1);
-    for (reason, outcome) in reasons {
-        by_reason.add_row([vec![(*reason).to_owned()], columns(outcome)].concat());
-    }
-    let mut by_rule = table(&[&["RULE"], headings.as_slice()].concat(), 1);
-    for (rule, limits) in rules.iter().zip(limits) {
-        by_rule.add_row([vec![rule.name.clone()], columns(&rule.outcome)].concat());
-        for (refused, limit) in rule.refused_by_limit.iter().zip(*limits).filter(|(refused, _)| **refused > 0)
-        {
-            by_rule.add_row([format!("  {} refused by {limit}", number(*refused))]);
-        }
-    }
-    let mut by_source = table(&["SOURCE", "PACKETS", "REFUSED", "BYTES"], 1);
-    for source in sources {
-        by_source.add_row([
-            source.address.to_string(),
-            number(source.packets),
-            number(source.refused),
-            number(source.bytes),
-        ]);
-    }
-    for table in [by_reason, by_rule, by_source].iter().filter(|table| !table.is_empty()) {
-        writeln!(out)?;
-        write_table(out, table)?;
-    }
-
-    if *sources_error > 0 {
-        writeln!(
-            out,
-            "\nMore sources than are counted apart: these may have sent up to {} more.",
-            number(*sources_error)
-        )?;
-    }
-    if *clamped > 0 {
-        writeln!(
-            out,
-            "\n{} packets stepped back in time and were taken at the time of the one before.",
-            number(*clamped)
-        )?;
-    }
-    if *truncated > 0 {
-        writeln!(
-            out,
-            "\n{} packets were cut short by the capture, {} of them within their headers: those were judged \
-             on what is there.",
-            number(*truncated),
-            number(*headers_cut),
-        )?;
-    }
-    Ok(())
-}
-
-fn columns(outcome: &Outcome) -> Vec<String> {
-    let Outcome { passed, dropped, would_drop } = outcome;
-    [passed, dropped, would_drop].iter().map(|count| number(count.packets)).collect()
 }
 
 fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {

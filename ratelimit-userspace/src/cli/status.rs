@@ -198,7 +198,7 @@ fn write_policy(policy: &Description, out: &mut impl io::Write) -> anyhow::Resul
         "sources     IPv4 by /{}, IPv6 by /{}; room for {}, when full: {}",
         sources.ipv4_prefix,
         sources.ipv6_prefix,
-        number(sources.capacity.into()),
+        number(sources.capacity),
         sources.when_full
     )?;
     Ok(())

@@ -1,13 +1,17 @@
 //! What is wrong with a rules file, where, and what would be right.
 
+mod code;
+
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-/// Errors that are listed for one rules file; the rest is counted.
+pub use self::code::Code;
+
+/// Errors that are listed for the rules file and for each rule file; the rest is counted.
 pub const MAX_LISTED: usize = 1000;
-/// Errors that are listed for one deny file; the rest is counted.
-pub const MAX_LISTED_PER_DENY_FILE: usize = 100;
+/// Errors that are listed for one deny, prefix or map file; the rest is counted.
+pub const MAX_LISTED_PER_LIST_FILE: usize = 100;
 /// Characters of the rules file that a quotation shows.
 const MAX_QUOTED: usize = 60;
 /// Characters of a line that an excerpt shows.
@@ -47,72 +51,6 @@ pub enum Severity {
     Warning,
 }
 
-/// The kinds of findings. Their names in `snake_case` are part of the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The rules file, or a deny file that it names, cannot be read.
-    UnreadableFile,
-    /// The file is not UTF-8.
-    InvalidUtf8,
-    /// The file, or what its aliases stand for, is too large.
-    TooLarge,
-    /// The file is not YAML.
-    Syntax,
-    /// The file says nothing.
-    EmptyFile,
-    /// The file holds more than one YAML document.
-    MultipleDocuments,
-    /// A YAML feature that rules files do not use: tags, keys that are no plain words.
-    Unsupported,
-    /// An alias without an anchor before it, or within its own anchor.
-    UnknownAlias,
-    /// A mapping where a list or a single value is due, or the other way about.
-    BadType,
-    /// A key that does not exist here.
-    UnknownKey,
-    /// A key that stands twice in one mapping.
-    DuplicateKey,
-    /// A key that must be here and is not.
-    MissingKey,
-    /// A key with nothing behind it.
-    MissingValue,
-    /// Not one of the words, or not of the form, that may stand here.
-    BadValue,
-    /// A number that is too small or too large.
-    OutOfRange,
-    /// A list that needs an entry and has none.
-    EmptyList,
-    /// A list with too many entries.
-    TooMany,
-    /// A name that cannot be used.
-    BadName,
-    /// A name that is taken.
-    DuplicateName,
-    /// Neither an address nor a prefix.
-    BadAddress,
-    /// A range from high to low.
-    ReversedRange,
-    /// A rate or bandwidth that cannot be read or held.
-    BadRate,
-    /// A burst that cannot be read or held.
-    BadBurst,
-    /// Two settings that exclude each other.
-    Conflict,
-    /// More errors than are listed.
-    MoreErrors,
-    /// A rule that no packet can reach. An error when a condition needs a protocol that the same match
-    /// excludes, else a warning.
-    NeverMatches,
-    /// Warning: a rule that also meets replies to the host's own connections.
-    CatchAll,
-    /// Warning: a limit that another one of the rule makes idle.
-    NeverBites,
-    /// Warning: a policy, but no interface to attach it to. `ratelimit replay` needs none; the daemon
-    /// refuses such a file.
-    NoInterfaces,
-}
-
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
@@ -135,7 +73,7 @@ pub(super) struct Mistake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reported(());
 
-/// Collects the findings of one rules file and its deny files.
+/// Collects the findings of one file and of the files that it names.
 #[derive(Debug)]
 pub(super) struct Diagnostics<'a> {
     file: &'a str,
@@ -143,6 +81,8 @@ pub(super) struct Diagnostics<'a> {
     errors: Vec<Diagnostic>,
     unlisted: usize,
     warnings: Vec<Diagnostic>,
+    /// Errors and warnings of other files.
+    elsewhere: (Vec<Diagnostic>, Vec<Diagnostic>),
 }
 
 /// Text of the file as a message shows it: short, and without control characters.
@@ -237,6 +177,10 @@ impl Mistake {
         Self { code, message: message.into(), expected: None, nearest: None }
     }
 
+    pub(super) fn code(&self) -> Code {
+        self.code
+    }
+
     pub(super) fn expected(self, expected: impl Into<String>) -> Self {
         Self { expected: Some(expected.into()), ..self }
     }
@@ -254,12 +198,19 @@ impl Mistake {
 // === impl Diagnostics ===
 
 impl<'a> Diagnostics<'a> {
-    /// For a rules file of this name and text.
+    /// For a file of this name and text.
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, lines: text.lines().collect(), errors: Vec::new(), unlisted: 0, warnings: Vec::new() }
+        Self {
+            file,
+            lines: text.lines().collect(),
+            errors: Vec::new(),
+            unlisted: 0,
+            warnings: Vec::new(),
+            elsewhere: (Vec::new(), Vec::new()),
+        }
     }
 
-    /// Notes an error in the rules file.
+    /// Notes an error in the file.
     pub(super) fn error(&mut self, place: Place, mistake: Mistake) -> Reported {
         if self.errors.len() < MAX_LISTED {
             let error = self.at(place, mistake);
@@ -275,8 +226,15 @@ impl<'a> Diagnostics<'a> {
 
     /// Notes an error in another file.
     pub(super) fn error_elsewhere(&mut self, error: Diagnostic) -> Reported {
-        self.errors.push(error);
+        self.elsewhere.0.push(error);
         Reported(())
+    }
+
+    /// Takes over the findings of a file that this one names.
+    pub(super) fn absorb(&mut self, other: Diagnostics<'_>) {
+        let (errors, warnings) = other.finish();
+        self.elsewhere.0.extend(errors);
+        self.elsewhere.1.extend(warnings);
     }
 
     /// Notes a warning.
@@ -287,21 +245,17 @@ impl<'a> Diagnostics<'a> {
         }
     }
 
-    /// Errors and warnings, each in the order of the rules file; deny files come last.
+    /// Errors and warnings, each in the order of the file; those of other files come last.
     pub(super) fn finish(mut self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        let order = |diagnostic: &Diagnostic| {
-            if diagnostic.file == self.file {
-                (false, diagnostic.line, diagnostic.column)
-            } else {
-                (true, None, None)
-            }
-        };
-        self.errors.sort_by_key(order);
-        self.warnings.sort_by_key(order);
+        for findings in [&mut self.errors, &mut self.warnings] {
+            findings.sort_by_key(|finding| (finding.line, finding.column));
+        }
         if self.unlisted > 0 {
             let message = format!("{} more errors in this file are not listed", self.unlisted);
             self.errors.push(Diagnostic::whole_file(self.file, Mistake::new(Code::MoreErrors, message)));
         }
+        self.errors.extend(self.elsewhere.0);
+        self.warnings.extend(self.elsewhere.1);
         (self.errors, self.warnings)
     }
 

@@ -9,7 +9,8 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
 use super::diagnostic::{Code, Diagnostics, Mistake, Place, Quoted, Reported};
 
-/// Collections within collections. The deepest setting needs 8.
+/// Collections within collections, of each style, and with what aliases stand for. The deepest setting of a
+/// rules file needs 8; a rule file needs 2 for each level of its descriptors.
 const MAX_DEPTH: usize = 32;
 /// Nodes and bytes of text that all anchors and aliases together may stand for.
 const ALIAS_BUDGET: usize = 1 << 20;
@@ -47,8 +48,8 @@ pub(super) struct Entry {
     pub(super) value: Node,
 }
 
-/// Reads a file that holds one YAML document.
-pub(super) fn parse(text: &str, diagnostics: &mut Diagnostics<'_>) -> Result<Node, Reported> {
+/// Reads a file that holds one YAML document, with `settings` in it.
+pub(super) fn parse(text: &str, settings: &str, diagnostics: &mut Diagnostics<'_>) -> Result<Node, Reported> {
     let mut options = options! {
         emit_unresolved_aliases: true,
         flow_nesting_limit: MAX_DEPTH,
@@ -79,8 +80,7 @@ pub(super) fn parse(text: &str, diagnostics: &mut Diagnostics<'_>) -> Result<Nod
     }
     match tree.root {
         Some(Node { value: Value::Null, .. }) | None => {
-            let mistake = Mistake::new(Code::EmptyFile, "the file holds no settings")
-                .expected("`interfaces` and `network`");
+            let mistake = Mistake::new(Code::EmptyFile, "the file holds no settings").expected(settings);
             Err(diagnostics.error(Place::START, mistake))
         }
         Some(root) => Ok(root),
@@ -226,6 +226,11 @@ impl Tree<'_, '_> {
             Some(None) => (None, Mistake::new(Code::TooLarge, too_large())),
             None => (None, Mistake::new(Code::UnknownAlias, "this alias stands within its own anchor")),
         };
+        if node.as_ref().is_some_and(|node| self.open.len() + depth(node) > MAX_DEPTH) {
+            let message = format!("what this alias stands for lies more than {MAX_DEPTH} levels deep here");
+            let mistake = Mistake::new(Code::TooLarge, message);
+            return Node { place, value: Value::Invalid(self.diagnostics.error(place, mistake)) };
+        }
         match node {
             Some(node) if self.spend(weight(&node)) => node,
             _ => Node { place, value: Value::Invalid(self.diagnostics.error(place, mistake)) },
@@ -252,6 +257,16 @@ fn too_large() -> String {
 
 fn is_null(plain: &str) -> bool {
     matches!(plain, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// Collections within collections.
+fn depth(node: &Node) -> usize {
+    let deepest = match &node.value {
+        Value::Null | Value::Scalar(_) | Value::Invalid(_) => return 0,
+        Value::Sequence(items) => items.iter().map(depth).max(),
+        Value::Mapping(entries) => entries.iter().map(|entry| depth(&entry.value)).max(),
+    };
+    1 + deepest.unwrap_or(0)
 }
 
 /// Nodes and bytes of text; the depth of a tree is bounded by [`MAX_DEPTH`].

@@ -1,6 +1,9 @@
 //! What a rules file means: checked, in base units, with every default filled in.
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use ipnet::IpNet;
 
@@ -11,6 +14,17 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// The layer 3/4 policy, if the file has one.
     pub network: Option<Network>,
+    /// The limits on requests, if the file has any.
+    pub http: Option<super::http::Http>,
+}
+
+impl Config {
+    /// The files and directories that it was read from, for a watcher.
+    pub fn files(&self, rules_file: &Path) -> Vec<PathBuf> {
+        let deny_files = self.network.iter().flat_map(|network| network.deny_files.iter().cloned());
+        let http = self.http.iter().flat_map(|http| http.files().into_iter().map(Path::to_owned));
+        std::iter::once(rules_file.to_owned()).chain(deny_files).chain(http).collect()
+    }
 }
 
 /// One interface.

@@ -16,6 +16,7 @@ use super::{
     deny_file::{self, MAX_DENY_ENTRIES},
     diagnostic::{Code, Diagnostics, Mistake, Place, Quoted, Reported},
     file::{Entry, Node},
+    http,
     policy::{AttachMode, Config, Interface, Match, Network, OnStop, Rule, Sources, WhenFull},
     section::{Section, all, scalar},
     shape,
@@ -30,7 +31,7 @@ type Ranges = Option<Vec<RangeInclusive<u32>>>;
 /// A key of `match` and how to read its ranges.
 type Dimension = (&'static str, fn(&Match) -> Ranges);
 
-/// Reads the whole file. Deny files are looked for in `directory`.
+/// Reads the whole file. The files that it names are looked for in `directory`.
 pub(super) fn config(
     root: &Node,
     directory: &Path,
@@ -40,6 +41,11 @@ pub(super) fn config(
     let interfaces = interfaces(&section, diagnostics);
     let network = match section.node("network", diagnostics) {
         Ok(Some(node)) => network(node, directory, diagnostics).map(Some),
+        Ok(None) => Ok(None),
+        Err(reported) => Err(reported),
+    };
+    let http = match section.node("http", diagnostics) {
+        Ok(Some(node)) => http::read(node, directory, diagnostics).map(Some),
         Ok(None) => Ok(None),
         Err(reported) => Err(reported),
     };
@@ -54,7 +60,7 @@ pub(super) fn config(
         );
         diagnostics.warn(*place, mistake);
     }
-    Ok(Config { interfaces: interfaces?, network: network? })
+    Ok(Config { interfaces: interfaces?, network: network?, http: http? })
 }
 
 fn interfaces(file: &Section<'_>, diagnostics: &mut Diagnostics<'_>) -> Result<Vec<Interface>, Reported> {
@@ -178,10 +184,7 @@ fn deny_files(
     let mut unused = Vec::new();
     let deny = deny.unwrap_or(&mut unused);
     all(nodes.iter().map(|node| {
-        let path = scalar(node, section.expected(KEY), diagnostics, |text| match text {
-            "" => Err(Mistake::new(Code::BadValue, "a path is empty")),
-            _ => Ok(directory.join(text)),
-        })?;
+        let path = scalar(node, section.expected(KEY), diagnostics, value::path(directory))?;
         match deny_file::read(&path, deny, diagnostics) {
             Ok(read) => read.map(|()| path),
             Err(mistake) => Err(diagnostics.error(node.place, mistake)),

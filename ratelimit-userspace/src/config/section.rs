@@ -48,10 +48,30 @@ impl<'a> Section<'a> {
         Ok(Self { shape, place: node.place, entries, misspelt })
     }
 
+    /// Whether a key may stand here.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.shape.names().any(|name| name == key)
+    }
+
     /// A key of this mapping.
     pub(super) fn entry(&self, key: &str) -> Option<&'a Entry> {
-        debug_assert!(self.shape.names().any(|name| name == key), "{key} is in no table");
+        debug_assert!(self.knows(key), "{key} is in no table");
         self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Where the mapping stands.
+    pub(super) fn mapping_place(&self) -> Place {
+        self.place
+    }
+
+    /// What stands first of some keys.
+    pub(super) fn first_of(&self, keys: &[&str]) -> Option<&'a Entry> {
+        self.entries.iter().find(|entry| keys.contains(&entry.key.as_str()))
+    }
+
+    /// Where the value of a key stands, or else the mapping.
+    pub(super) fn value_place(&self, key: &str) -> Place {
+        self.entry(key).map_or(self.place, |entry| entry.value.place)
     }
 
     /// Where a key stands, or else the mapping.

@@ -1,7 +1,9 @@
 //! Which keys exist, where, and what their values look like: the one table behind unknown keys, the
 //! nearest valid name, and what a message says is expected.
 
-/// A mapping of the rules file.
+pub(super) mod http;
+
+/// A mapping of the rules file or of a rule file.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// What the mapping describes, with its article.
@@ -21,6 +23,7 @@ pub(super) const FILE: Shape = Shape {
     keys: &[
         ("interfaces", "a list of interfaces such as { name: eth0 }"),
         ("network", "a mapping with the layer 3/4 policy"),
+        ("http", "a mapping with the limits on requests, such as { listen: 127.0.0.1:8081, rules: rules.d }"),
     ],
 };
 

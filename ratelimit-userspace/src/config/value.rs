@@ -1,10 +1,16 @@
 //! The text of single values -> what it means.
 
 pub(super) mod address;
+pub(super) mod duration;
 pub(super) mod header;
+pub(super) mod listen;
 pub(super) mod rate;
+pub(super) mod request;
 
-use std::ops::RangeInclusive;
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use super::diagnostic::{Code, Mistake, Quoted, nearest};
 
@@ -21,6 +27,12 @@ pub(super) fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) ->
 
 /// Reads a whole decimal number within a range.
 pub(super) fn number(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, Mistake> {
+    let read = whole(u64::from(*range.start())..=u64::from(*range.end()));
+    move |text| read(text).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+/// As [`number`], for large ones.
+pub(super) fn whole(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, Mistake> {
     move |text| {
         let (low, high) = (*range.start(), *range.end());
         let mistake = |code, words| {
@@ -48,6 +60,47 @@ pub(super) fn number(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32,
             Ok(value) if value <= high => Ok(value),
             _ => Err(mistake(Code::OutOfRange, "is too large")),
         }
+    }
+}
+
+/// Reads `true` or `false`.
+pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
+    match text {
+        "true" | "True" | "TRUE" => Ok(true),
+        "false" | "False" | "FALSE" => Ok(false),
+        _ => {
+            let meant = match text.to_lowercase().as_str() {
+                "yes" | "on" | "y" | "1" => Some("true"),
+                "no" | "off" | "n" | "0" => Some("false"),
+                _ => nearest(text, ["true", "false"]),
+            };
+            Err(Mistake::new(Code::BadValue, format!("{} is neither true nor false", Quoted(text)))
+                .nearest(meant))
+        }
+    }
+}
+
+/// Reads a path, relative to a directory.
+pub(super) fn path(directory: &Path) -> impl Fn(&str) -> Result<PathBuf, Mistake> {
+    move |text| match text {
+        "" => Err(Mistake::new(Code::BadValue, "a path is empty")),
+        _ if text.contains('\0') => Err(Mistake::new(Code::BadValue, "a path holds a zero byte")),
+        _ => Ok(directory.join(text)),
+    }
+}
+
+/// Reads a name that others choose: of a domain, a key, a tier, a rule in a rule file.
+pub(super) fn label(text: &str) -> Result<String, Mistake> {
+    const MAX_BYTES: usize = 255;
+    let mistake = |words: &str| Mistake::new(Code::BadName, format!("{} {words}", Quoted(text)));
+    if text.is_empty() {
+        Err(mistake("is empty"))
+    } else if text.len() > MAX_BYTES {
+        Err(mistake("is longer than 255 bytes"))
+    } else if text.chars().any(char::is_control) {
+        Err(mistake("holds a control character"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

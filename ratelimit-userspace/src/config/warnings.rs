@@ -1,6 +1,7 @@
 //! What is allowed but probably not meant: rules that no packet can reach, rules that also meet replies to
 //! the host's own connections, limits that another limit makes idle.
 
+pub(super) mod http;
 mod reach;
 
 use ipnet::IpNet;

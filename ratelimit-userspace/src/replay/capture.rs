@@ -1,9 +1,7 @@
-//! Capture files, read as a stream: pcap with micro- or nanoseconds in either byte order, and pcapng,
-//! told apart by content.
+//! Capture files, read as a stream: pcap with micro- or nanoseconds in either byte order, and pcapng.
 
 use std::{
-    fs::File,
-    io::{self, Cursor, Read as _},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -44,8 +42,12 @@ pub enum CaptureError {
         /// Packets read before.
         packets: u64,
     },
-    /// Neither pcap nor pcapng.
-    #[error("{} is neither a pcap nor a pcapng file; write one with `tcpdump -w`", path.display())]
+    /// Neither pcap nor pcapng, nor a trace.
+    #[error(
+        "{} is neither a capture (pcap or pcapng, as `tcpdump -w` writes it) nor a trace of requests (a JSON \
+         object a line)",
+        path.display()
+    )]
     NotACapture {
         /// The capture.
         path: PathBuf,
@@ -116,14 +118,9 @@ impl std::fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Opens a capture file and reads its header.
-    pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let open_error = |source| CaptureError::Open { path: path.to_owned(), source };
-        let file = File::open(path).map_err(open_error)?;
-        // The format is recognised by one read, which a pipe would answer with too little.
-        let mut head = Vec::new();
-        (&file).take(4096).read_to_end(&mut head).map_err(open_error)?;
-        let reader = pcap_parser::create_reader(BUFFER, Cursor::new(head).chain(file))
+    /// Reads the header of a capture. `path` stands for it in messages.
+    pub fn new(path: &Path, reader: impl Read + Send + 'static) -> Result<Self, CaptureError> {
+        let reader = pcap_parser::create_reader(BUFFER, reader)
             .map_err(|_| CaptureError::NotACapture { path: path.to_owned() })?;
         Ok(Self { path: path.to_owned(), reader, clocks: Vec::new(), latest: 0, packets: 0, pending: 0 })
     }

@@ -1,4 +1,4 @@
-//! `ratelimit replay`, run as the binary it is on captures written here. What judges packets needs root:
+//! `ratelimit replay`, run as the binary it is on recordings written here. What judges packets needs root:
 //!
 //! ```text
 //! cargo test -p ratelimit-userspace --test replay -- --include-ignored
@@ -11,3 +11,4 @@ mod failures;
 mod frame;
 mod judgement;
 mod recording;
+mod requests;

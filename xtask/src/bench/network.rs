@@ -7,25 +7,28 @@
 //! the cost; the figures of all contenders come from the same two counters. Runs of the contenders take
 //! turns, and the median counts.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+mod frame;
+mod lane;
+mod policy;
+mod program;
+mod report;
+mod sender;
+mod shield;
+
+use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use clap::Args;
 
-use super::{
-    frame,
+use self::{
     lane::Lane,
     policy::Policy,
-    program::{self, Memory},
-    report::{Bytes, Contender, Milliseconds, Outcome, Report, Row, Runs, Shed, median, rounded},
+    program::Memory,
+    report::{Bytes, Contender, Milliseconds, Report, Row, Runs, Shed},
     sender::{FIRST_SOURCE, Sender},
     shield::{Daemon, Shield},
 };
+use super::report::{Outcome, Settings, Summary};
 use crate::{
     build,
     lab::{Link, Namespace},
@@ -37,22 +40,12 @@ use crate::{
 /// Fails if something could not be measured; with --check also if a figure is worse than asked for.
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Writes the figures to this file, as an array of JSON objects.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
     /// Numbers of sources to measure with.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 1_000, 100_000, 1_000_000],
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with = "quick")]
     sources: Vec<u32>,
-    /// Runs of each contender at each number of sources.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
-    runs: u32,
-    /// A rough answer in under a minute: 1 and 1,000 sources, three short runs.
-    #[arg(long, conflicts_with_all = ["sources", "runs"])]
-    quick: bool,
-    /// Fails if a figure is missing or worse than asked for.
-    #[arg(long)]
-    check: bool,
 }
 
 /// How much is measured.
@@ -101,32 +94,23 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     shed(&tools, &plan, &mut report);
     large(&tools, &plan, &mut report);
 
-    println!("{report}");
-    if let Some(path) = &options.json {
-        write_json(path, &report.rows)?;
-        println!("The figures are in {}.", path.display());
-    }
-    let skipped = report.skipped().count();
-    ensure!(skipped == 0, "{skipped} things could not be measured; the reasons are above");
-    if options.check {
-        let missed = report.goals().iter().filter(|goal| !goal.met()).count();
-        ensure!(missed == 0, "{missed} figures are missing or worse than asked for");
-    }
-    Ok(())
+    options.settings.conclude(&report)
 }
 
 // === impl Plan ===
 
 impl Plan {
     fn new(options: &Options) -> Self {
-        if options.quick {
-            return Self { sources: vec![1, 1_000], runs: 3, window: Duration::from_millis(400) };
+        let Options { settings, sources } = options;
+        let runs = settings.runs();
+        if settings.quick {
+            return Self { sources: vec![1, 1_000], runs, window: Duration::from_millis(400) };
         }
-        let mut sources = options.sources.clone();
+        let mut sources = sources.clone();
         // Ascending: the tables only ever grow.
         sources.sort_unstable();
         sources.dedup();
-        Self { sources, runs: options.runs, window: Duration::from_millis(1_200) }
+        Self { sources, runs, window: Duration::from_millis(1_200) }
     }
 }
 
@@ -273,14 +257,6 @@ fn load(tools: &Tools, runs: u32) -> Result<(Milliseconds, Memory)> {
         loads.push(daemon.load.as_secs_f64() * 1e3);
         memory = program::memory(daemon.program)?;
     }
-    loads.sort_by(f64::total_cmp);
-    let ms = median(&loads).context("no run was made")?;
-    Ok((Milliseconds { ms: rounded(ms) }, memory))
-}
-
-/// One object a line, so that two files can be compared.
-fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
-    let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    fs::write(path, format!("[\n  {}\n]\n", lines.join(",\n  ")))
-        .with_context(|| format!("failed to write {}", path.display()))
+    let Summary { median: ms, .. } = Summary::of(&loads).context("no run was made")?;
+    Ok((Milliseconds { ms }, memory))
 }

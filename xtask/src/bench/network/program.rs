@@ -13,7 +13,8 @@ use aya::{
 };
 use aya_obj::programs::XdpAttachType;
 
-use super::report::{PerPacket, median};
+use super::report::PerPacket;
+use crate::bench::report::Summary;
 
 /// What the maps of a program take.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +50,7 @@ pub(super) fn test_run(program: &Xdp, frame: &[u8]) -> Result<PerPacket> {
             .context("failed to test-run the program")?;
         costs.push(f64::from(result.duration.subsec_nanos()));
     }
-    costs.sort_by(f64::total_cmp);
-    let ns_per_packet = median(&costs).context("no test run was made")?;
+    let Summary { median: ns_per_packet, .. } = Summary::of(&costs).context("no test run was made")?;
     Ok(PerPacket { ns_per_packet })
 }
 
