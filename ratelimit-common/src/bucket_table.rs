@@ -53,6 +53,8 @@ pub trait Cell {
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64>;
     /// Adds, wrapping; returns the word that was there.
     fn add(&self, delta: u64) -> u64;
+    /// Stores `value`, whatever is there.
+    fn write(&self, value: u64);
 }
 
 /// Four buckets in one cache line.

@@ -8,9 +8,14 @@
 #![no_std]
 
 pub mod address;
+pub mod block_table;
+pub mod blocks;
 pub mod bucket_table;
 pub mod charge;
 pub mod gcra;
+pub mod offenders;
 pub mod packet;
 pub mod policy;
 pub mod record;
+pub mod sample;
+pub mod sampler;

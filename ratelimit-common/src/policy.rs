@@ -22,6 +22,9 @@ pub const MAX_RULE_BUCKETS: usize = MAX_COUNTER_SLOTS * MAX_LIMITS;
 /// Counter slots: twice [`MAX_RULES`], so that a freed one can rest while its old program drains.
 pub const MAX_COUNTER_SLOTS: usize = 2 * MAX_RULES;
 
+/// Prefixes of `management` that a policy may hold: one bit each in a mask while it is compiled.
+pub const MAX_MANAGEMENT: usize = 64;
+
 /// More than the kernel's coarse clock ever lags behind, in nanoseconds: it moves with the timer's tick
 /// (1 to 10 ms), and a CPU that sees it stand still for five of its own ticks moves it itself
 /// (`MAX_STALLED_JIFFIES` in the kernel's `kernel/time/tick-sched.c`). Measured: 10 ms on a busy virtual
@@ -32,7 +35,7 @@ pub const COARSE_LAG_NANOS: u64 = 100_000_000;
 
 /// Bits of the load-time constant `STAGES`: what this policy uses. A bit that is clear removes its code.
 pub mod stage {
-    /// Source addresses are looked up in the allow and deny lists.
+    /// Source addresses are looked up in the lists: allow, deny and management.
     pub const LISTS_V4: u64 = 1 << 0;
     /// The same for IPv6.
     pub const LISTS_V6: u64 = 1 << 1;
@@ -71,6 +74,14 @@ pub mod stage {
     /// Time, frame length and the verdict's details go through the `replay` map instead of the kernel's
     /// clock and the frame: for tests and `ratelimit replay`, never attached to an interface.
     pub const REPLAY: u64 = 1 << 18;
+    /// A rule may block sources: they are looked up among those that it did block.
+    pub const RULE_BLOCKS: u64 = 1 << 19;
+    /// Some sources are never shed on some ports.
+    pub const MANAGEMENT: u64 = 1 << 20;
+    /// Packets are sampled: sources are accounted, and refused packets told of.
+    pub const SAMPLING: u64 = 1 << 21;
+    /// Another program gets what passes.
+    pub const NEXT: u64 = 1 << 22;
 }
 
 /// Offsets into `direct_masks`, one 64-bit rule mask per value of a small domain.
@@ -117,7 +128,7 @@ pub mod address_class {
     pub const FIRST: u32 = 2;
 }
 
-/// Bits of a value in the `listed` tries: the union over all covering prefixes of both lists.
+/// Bits of a value in the `listed` tries: the union over all covering prefixes of all lists.
 pub mod listed {
     /// An allow entry covers the address.
     pub const ALLOW: u32 = 1;
@@ -125,6 +136,30 @@ pub mod listed {
     pub const DENY: u32 = 2;
     /// A deny entry is exactly this address: it also stops neighbour discovery.
     pub const DENY_EXACT: u32 = 4;
+    /// A management entry covers the address: on the ports of [`management_class`] it is never shed.
+    pub const MANAGEMENT: u32 = 8;
+
+    /// Where the number of the class of ports begins.
+    pub const CLASS_SHIFT: u32 = 8;
+
+    /// The index into `management` that goes with [`MANAGEMENT`].
+    #[inline(always)]
+    pub const fn management_class(bits: u32) -> u32 {
+        bits >> CLASS_SHIFT
+    }
+}
+
+/// A value of the map `management`: one bit for each port. Sources that the same entries cover share one, so
+/// there are at most [`MAX_MANAGEMENT`] of them.
+pub mod ports {
+    /// Words of 64 bits in a value.
+    pub const WORDS: usize = 1024;
+
+    /// The word and the place in it of a port; [`crate::packet::ABSENT`] has none.
+    #[inline(always)]
+    pub const fn bit(port: u32) -> Option<(usize, u32)> {
+        if port < 65_536 { Some(((port / 64) as usize, port % 64)) } else { None }
+    }
 }
 
 /// The prefilter before the `listed` tries: a trie is read only where a bit is set, because a trie
@@ -232,6 +267,22 @@ pub struct Rule {
     /// 1 + the index of a limit with a rate of zero; 0 when there is none. Such a rule refuses every
     /// packet and touches no bucket.
     pub zero_limit: u32,
+    /// When a source is blocked for what the rule shed of it.
+    pub block: Block,
+}
+
+/// When a rule blocks a source: see [`crate::offenders`]. All zeroes: never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Block {
+    /// The probability that a shed packet is counted, as a fraction of 2^32; `u32::MAX`: each one is.
+    pub probability: u32,
+    /// See [`crate::offenders::Threshold::samples`].
+    pub samples: u32,
+    /// See [`crate::offenders::Threshold::window`].
+    pub window: u32,
+    /// How long it is blocked, in seconds.
+    pub seconds: u32,
 }
 
 impl Limit {

@@ -5,8 +5,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::policy::MAX_LIMITS;
 
 /// Version of every layout in this crate that outlives a process. It is part of the directory in which
-/// state maps are pinned, so two builds that disagree never read each other's maps.
-pub const ABI_VERSION: u32 = 1;
+/// state maps are pinned, so two builds that disagree never use the same pins.
+///
+/// A build takes over the maps of another version that look the same to the kernel. So a map whose contents
+/// come to mean something else in the same sizes must get another name as well.
+pub const ABI_VERSION: u32 = if cfg!(feature = "next-abi") { 3 } else { 2 };
 
 /// Packets and bytes of whole frames. Per CPU, so adding is one plain instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -72,6 +75,10 @@ numbered! {
         Allowed = "allowed",
         /// The source is on the deny list.
         Denied = "denied",
+        /// The source is blocked: by a command, or by a rule that it broke too often.
+        Blocked = "blocked",
+        /// The source and the port are those of `management`.
+        Management = "management",
         /// No rule matches.
         NoRule = "no_rule",
         /// All limits of the matching rule admit it.
@@ -114,8 +121,14 @@ numbered! {
         TableFull = "table_full",
         /// The IPv6 extension header chain was longer than the walk; judged at layer 3 only.
         Ipv6ChainTooLong = "ipv6_chain_too_long",
+        /// A rule blocked a source.
+        BlockedByRule = "blocked_by_rule",
+        /// A rule would have blocked a source, but there is no room for one more.
+        NoRoomToBlock = "no_room_to_block",
         /// The transport header lies beyond the frame's first buffer; judged at layer 3 only.
         BeyondFirstBuffer = "beyond_first_buffer",
+        /// A refused packet was to be told of, and the ring of records was full.
+        SamplesLost = "samples_lost",
     }
 }
 

@@ -12,7 +12,7 @@ use ratelimit_common::{
     bucket_table::{self, Cell, Set},
     charge::{Buckets, Table, Verdict, charge},
     gcra::{self, Rate},
-    policy::{Limit, MAX_LIMITS, Rule, scope, when_full},
+    policy::{Block, Limit, MAX_LIMITS, Rule, scope, when_full},
 };
 
 const THREADS: u64 = 4;
@@ -31,6 +31,10 @@ impl Cell for Word {
 
     fn add(&self, delta: u64) -> u64 {
         self.0.fetch_add(delta, SeqCst)
+    }
+
+    fn write(&self, value: u64) {
+        self.0.store(value, SeqCst);
     }
 }
 
@@ -108,7 +112,7 @@ fn rule(limits: &[(u64, u64, u32)]) -> Rule {
         };
     }
     let limit_count = u32::try_from(limits.len()).unwrap();
-    Rule { limits: all, limit_count, action: 0, counter_slot: 0, zero_limit: 0 }
+    Rule { limits: all, limit_count, action: 0, counter_slot: 0, zero_limit: 0, block: Block::default() }
 }
 
 /// `buckets` buckets of `rate` a second and `burst`, after `ticks`, with overload all along.

@@ -19,6 +19,13 @@ pub(crate) struct AtomicWord(UnsafeCell<u64>);
 // SAFETY: every access goes through the volatile read and the atomic operations below.
 unsafe impl Sync for AtomicWord {}
 
+impl AtomicWord {
+    #[inline(always)]
+    pub(crate) const fn new(word: u64) -> Self {
+        Self(UnsafeCell::new(word))
+    }
+}
+
 impl Cell for AtomicWord {
     #[inline(always)]
     fn read(&self) -> u64 {
@@ -44,5 +51,11 @@ impl Cell for AtomicWord {
     fn add(&self, delta: u64) -> u64 {
         // SAFETY: the pointer is valid and aligned, being derived from a reference.
         unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(self.0.get(), delta) }
+    }
+
+    #[inline(always)]
+    fn write(&self, value: u64) {
+        // SAFETY: as in `read`, of which this is the counterpart.
+        unsafe { ptr::write_volatile(self.0.get(), value) }
     }
 }

@@ -17,6 +17,15 @@ pub(crate) static EPOCH: Global<u64> = Global::new(0);
 /// Number of sets in the table, a power of two, minus 1.
 #[unsafe(no_mangle)]
 pub(crate) static SET_MASK: Global<u64> = Global::new(0);
+/// Number of sets in the operator's table of blocked addresses.
+#[unsafe(no_mangle)]
+pub(crate) static BLOCK_SETS: Global<u32> = Global::new(0);
+/// Bits of an IPv4 source that make one client.
+#[unsafe(no_mangle)]
+pub(crate) static SOURCE_BITS_V4: Global<u32> = Global::new(0);
+/// Bits of an IPv6 source that make one client.
+#[unsafe(no_mangle)]
+pub(crate) static SOURCE_BITS_V6: Global<u32> = Global::new(0);
 /// One of [`ratelimit_common::policy::when_full`].
 #[unsafe(no_mangle)]
 pub(crate) static WHEN_FULL: Global<u32> = Global::new(0);

@@ -1,12 +1,15 @@
-//! The allow and deny lists.
+//! The allow, management and deny lists.
 
-use aya_ebpf::btf_maps::{Array, lpm_trie::Key};
+use aya_ebpf::btf_maps::lpm_trie::Key;
 use ratelimit_common::{
     address::{Address, Family},
-    policy::{prefilter, stage},
+    policy::{listed, ports, prefilter, stage},
 };
 
-use crate::maps::{self, PrefilterChunk};
+use crate::{
+    maps,
+    prefilter::{is_set, may_hold_v6},
+};
 
 /// The bits of [`ratelimit_common::policy::listed`] that hold for a source.
 #[inline(always)]
@@ -19,7 +22,8 @@ pub(crate) fn look_up(stages: u64, source: &Address) -> u32 {
             maps::LISTED_V4.get(&Key::new(32, source.v4_octets()))
         }
         Family::V6 if stages & stage::LISTS_V6 != 0 => {
-            if !may_hold_v6(stages, source.high) {
+            let levels = [stage::LISTS_V6_48, stage::LISTS_V6_32, stage::LISTS_V6_16];
+            if !may_hold_v6(&maps::PREFILTER_V6, source.high, levels.map(|level| stages & level != 0)) {
                 return 0;
             }
             maps::LISTED_V6.get(&Key::new(128, source.v6_octets()))
@@ -32,20 +36,17 @@ pub(crate) fn look_up(stages: u64, source: &Address) -> u32 {
     }
 }
 
-/// Whether some level of the IPv6 prefilter that is in use has the address' bit.
+/// Whether a source with these bits of [`listed`] is never shed on a port.
 #[inline(always)]
-fn may_hold_v6(stages: u64, high: u64) -> bool {
-    let level = |used: u64, bits: u32| {
-        stages & used != 0 && is_set(&maps::PREFILTER_V6, prefilter::v6_bit(high, bits))
-    };
-    level(stage::LISTS_V6_48, 48) || level(stage::LISTS_V6_32, 32) || level(stage::LISTS_V6_16, 16)
-}
-
-#[inline(always)]
-fn is_set(bitmap: &Array<PrefilterChunk, 1>, bit: u32) -> bool {
-    let Some(chunk) = bitmap.get(bit >> 16) else {
+pub(crate) fn is_management(stages: u64, bits: u32, port: u32) -> bool {
+    if stages & stage::MANAGEMENT == 0 || bits & listed::MANAGEMENT == 0 {
+        return false;
+    }
+    let Some((word, bit)) = ports::bit(port) else {
         return false;
     };
-    let word = (bit >> 6) as usize % prefilter::CHUNK_WORDS;
-    chunk[word] >> (bit % 64) & 1 != 0
+    match maps::MANAGEMENT.get(listed::management_class(bits)) {
+        Some(open) => open[word % ports::WORDS] >> bit & 1 != 0,
+        None => false,
+    }
 }

@@ -1,7 +1,7 @@
 //! The XDP program: a thin shell over `ratelimit-common`.
 //!
-//! The packet's way is `parse -> listed? -> neighbour? -> malformed? -> classify -> charge -> verdict`.
-//! What is decided lives in `ratelimit-common`; here are the maps, the packet access, the atomics and the
+//! The packet's way is `parse -> listed? -> blocked? -> neighbour? -> malformed? -> classify -> charge ->
+//! verdict -> next program?`. What is decided lives in `ratelimit-common`; here are the maps, the packet access, the atomics and the
 //! one exit that counts. Every stage that the policy does not use is behind a load-time constant, so the
 //! verifier removes it.
 //!
@@ -13,16 +13,19 @@
 #![expect(internal_features, reason = "stable atomics do not compile for BPF; see `atomic`")]
 
 mod atomic;
+mod blocks;
 mod classify;
 mod constants;
 mod lists;
 mod maps;
 mod opaque;
+mod prefilter;
+mod sampling;
 mod steps;
 mod verdict;
 mod xdp_frame;
 
-use aya_ebpf::{macros::xdp, programs::XdpContext};
+use aya_ebpf::{bindings::xdp_action::XDP_PASS, macros::xdp, programs::XdpContext};
 use ratelimit_common::{
     charge::{Verdict as Charged, charge_by},
     packet::{self, NoPacket, Packet},
@@ -38,10 +41,16 @@ use xdp_frame::XdpFrame;
 fn ratelimit(ctx: XdpContext) -> u32 {
     let frame = XdpFrame::new(&ctx);
     let Some(packet) = maps::scratch() else {
-        return verdict::finish(&frame, Verdict::pass(Reason::NoRule));
+        return XDP_PASS;
     };
     let kind = parse_into(&frame, packet);
-    judge(&frame, kind, maps::forget(packet))
+    let action = judge(&frame, kind, maps::forget(packet));
+    // Only here: the kernel allows 256 bytes of stack below a tail call, and none of a global function.
+    if action == XDP_PASS && constants::STAGES.load() & stage::NEXT != 0 {
+        // SAFETY: nothing here has to be dropped. If there is no program, this one goes on, and passes.
+        unsafe { maps::NEXT.tail_call(&ctx, 0) };
+    }
+    action
 }
 
 /// What a frame is, in one register: [`NOT_IP`], [`CUT`], [`IP`], or else the [`Reason`] why it is malformed.
@@ -77,7 +86,7 @@ fn judge(frame: &XdpFrame, kind: Kind, packet: &Packet) -> u32 {
         }
         reason => malformed(stages, reason),
     };
-    verdict::finish(frame, verdict)
+    verdict::finish(frame, &packet.source, kind == IP, verdict)
 }
 
 /// The verdict on a packet whose addresses are known.
@@ -87,9 +96,15 @@ fn decide(stages: u64, frame: &XdpFrame, packet: &Packet) -> Verdict {
     if listed & listed::ALLOW != 0 {
         return Verdict::pass(Reason::Allowed);
     }
+    if lists::is_management(stages, listed, packet.destination_port) {
+        return Verdict::pass(Reason::Management);
+    }
     let denied = if packet.neighbour { listed::DENY_EXACT } else { listed::DENY };
     if listed & denied != 0 {
         return Verdict::refuse(Reason::Denied);
+    }
+    if blocks::is_blocked(stages, &packet.source, packet.neighbour) {
+        return Verdict::refuse(Reason::Blocked);
     }
     if packet.neighbour {
         return Verdict::pass(Reason::Neighbour);

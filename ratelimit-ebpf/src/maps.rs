@@ -7,18 +7,25 @@ use core::hint::black_box;
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    btf_maps::{Array, LpmTrie, PerCpuArray},
+    btf_maps::{Array, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf},
     macros::btf_map,
 };
 use ratelimit_common::{
+    block_table::{self, Detail, WAYS},
+    blocks::{self, Runtime},
     bucket_table::Set,
-    charge,
+    charge, offenders,
     packet::Packet,
-    policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, MAX_RULES, Rule, direct, prefilter, range},
+    policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, MAX_RULES, Rule, direct, ports, prefilter, range},
     record::{Event, Reason, ReasonCounters, Replay, RuleCounters},
+    sample::{Budget, RING, Source, TALKERS, Talker},
+    sampler::Sampler,
 };
 
 use crate::atomic::AtomicWord;
+
+/// Values are aligned to pages, and userspace reads and writes them without a system call.
+const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
 /// A `per: rule` bucket on a cache line of its own, so that rules do not slow each other down.
 #[repr(C, align(64))]
@@ -29,11 +36,11 @@ pub(crate) struct RuleBucket {
 /// State: buckets of addresses. `BPF_F_MMAPABLE` also aligns the values to pages, so that a set is one
 /// cache line.
 #[btf_map(name = "buckets")]
-static BUCKETS: Array<Set<AtomicWord>, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+static BUCKETS: Array<Set<AtomicWord>, 1, MMAPABLE> = Array::new();
 
 /// State: `per: rule` buckets.
 #[btf_map(name = "rule_buckets")]
-static RULE_BUCKETS: Array<RuleBucket, MAX_RULE_BUCKETS, { BPF_F_MMAPABLE as usize }> = Array::new();
+static RULE_BUCKETS: Array<RuleBucket, MAX_RULE_BUCKETS, MMAPABLE> = Array::new();
 
 /// State: by counter slot.
 #[btf_map(name = "rule_counters")]
@@ -46,6 +53,75 @@ pub(crate) static REASON_COUNTERS: PerCpuArray<ReasonCounters, { Reason::ALL.len
 /// State: by [`Event`].
 #[btf_map(name = "events")]
 pub(crate) static EVENTS: PerCpuArray<u64, { Event::ALL.len() }> = PerCpuArray::new();
+
+/// State: addresses that the operator blocked. Only userspace writes it.
+#[btf_map(name = "blocks")]
+static BLOCKS: Array<block_table::Set<AtomicWord>, 2, MMAPABLE> = Array::new();
+
+/// State: what else is known of them.
+#[btf_map(name = "block_details")]
+static BLOCK_DETAILS: Array<Detail<AtomicWord>, { 2 * WAYS as usize }, MMAPABLE> = Array::new();
+
+/// Sets of `rule_blocks`.
+pub(crate) const RULE_BLOCK_SETS: u32 = block_table::sets_for(blocks::RULE_CAPACITY);
+
+/// State: sources that rules blocked.
+#[btf_map(name = "rule_blocks")]
+static RULE_BLOCKS: Array<block_table::Set<AtomicWord>, { RULE_BLOCK_SETS as usize }, MMAPABLE> =
+    Array::new();
+
+/// State: what else is known of them.
+#[btf_map(name = "rule_block_details")]
+static RULE_BLOCK_DETAILS: Array<Detail<AtomicWord>, { (RULE_BLOCK_SETS * WAYS) as usize }, MMAPABLE> =
+    Array::new();
+
+/// State: how often rules that block shed packets of whom.
+#[btf_map(name = "offenders")]
+pub(crate) static OFFENDERS: Array<offenders::Set<AtomicWord>, { offenders::SETS as usize }, MMAPABLE> =
+    Array::new();
+
+/// The most prefixes that can be blocked. A trie takes memory as they come.
+const BLOCK_PREFIXES: usize = 1 << 22;
+
+/// State: prefixes that the operator blocked.
+#[btf_map(name = "block_prefixes_v4")]
+pub(crate) static BLOCK_PREFIXES_V4: LpmTrie<[u8; 4], blocks::Prefix, BLOCK_PREFIXES> = LpmTrie::new();
+
+/// State: prefixes that the operator blocked.
+#[btf_map(name = "block_prefixes_v6")]
+pub(crate) static BLOCK_PREFIXES_V6: LpmTrie<[u8; 16], blocks::Prefix, BLOCK_PREFIXES> = LpmTrie::new();
+
+/// A prefilter that userspace changes in place.
+pub(crate) type BlockFilter = Array<PrefilterChunk, { prefilter::CHUNKS as usize }, MMAPABLE>;
+
+/// State: which /24s hold a blocked prefix, see [`prefilter`].
+#[btf_map(name = "block_filter_v4")]
+pub(crate) static BLOCK_FILTER_V4: BlockFilter = BlockFilter::new();
+
+/// State: the same for IPv6, hashed.
+#[btf_map(name = "block_filter_v6")]
+pub(crate) static BLOCK_FILTER_V6: BlockFilter = BlockFilter::new();
+
+/// State: words that change in place.
+#[btf_map(name = "runtime")]
+pub(crate) static RUNTIME: Array<Runtime<AtomicWord>, 1, MMAPABLE> = Array::new();
+
+/// State: which packets are samples.
+#[btf_map(name = "sampler")]
+pub(crate) static SAMPLER: PerCpuArray<Sampler, 1> = PerCpuArray::new();
+
+/// State: what the samples tell of each source.
+#[btf_map(name = "talkers")]
+pub(crate) static TALKERS_BY_SOURCE: LruHashMap<Source, Talker<AtomicWord>, TALKERS> = LruHashMap::new();
+
+/// State: what the samples tell of refused packets, for whoever listens. Without a value type, which
+/// bpftool takes for one of 16 bytes.
+#[btf_map(name = "samples")]
+pub(crate) static SAMPLES: RingBuf<(), RING> = RingBuf::new();
+
+/// State: how many records may still be written, by [`Reason`].
+#[btf_map(name = "sample_budget")]
+pub(crate) static SAMPLE_BUDGET: PerCpuArray<Budget, { Reason::ALL.len() }> = PerCpuArray::new();
 
 /// Policy: the rules in file order.
 #[btf_map(name = "rules")]
@@ -83,13 +159,17 @@ pub(crate) static DESTINATIONS_V4: LpmTrie<[u8; 4], u32, 1> = LpmTrie::new();
 #[btf_map(name = "destinations_v6")]
 pub(crate) static DESTINATIONS_V6: LpmTrie<[u8; 16], u32, 1> = LpmTrie::new();
 
-/// Policy: the allow and deny lists, see [`ratelimit_common::policy::listed`].
+/// Policy: the allow, management and deny lists, see [`ratelimit_common::policy::listed`].
 #[btf_map(name = "listed_v4")]
 pub(crate) static LISTED_V4: LpmTrie<[u8; 4], u32, 1> = LpmTrie::new();
 
-/// Policy: the allow and deny lists, see [`ratelimit_common::policy::listed`].
+/// Policy: the allow, management and deny lists, see [`ratelimit_common::policy::listed`].
 #[btf_map(name = "listed_v6")]
 pub(crate) static LISTED_V6: LpmTrie<[u8; 16], u32, 1> = LpmTrie::new();
+
+/// Policy: the ports on which a class of sources is never shed, see [`ratelimit_common::policy::ports`].
+#[btf_map(name = "management")]
+pub(crate) static MANAGEMENT: Array<[u64; ports::WORDS], 1> = Array::new();
 
 /// One chunk of a prefilter bitmap.
 pub(crate) type PrefilterChunk = [u64; prefilter::CHUNK_WORDS];
@@ -102,6 +182,11 @@ pub(crate) static PREFILTER_V4: Array<PrefilterChunk, 1> = Array::new();
 #[btf_map(name = "prefilter_v6")]
 pub(crate) static PREFILTER_V6: Array<PrefilterChunk, 1> = Array::new();
 
+/// Policy: the program that gets what passes. The loader fills it when this program is loaded, since the
+/// kernel compares the two.
+#[btf_map(name = "next")]
+pub(crate) static NEXT: ProgramArray<1> = ProgramArray::new();
+
 /// The exchange of a replayed packet.
 #[btf_map(name = "replay")]
 pub(crate) static REPLAY: Array<Replay, 1> = Array::new();
@@ -109,6 +194,13 @@ pub(crate) static REPLAY: Array<Replay, 1> = Array::new();
 /// Where a packet is parsed into, see [`forget`].
 #[btf_map(name = "scratch")]
 static SCRATCH: PerCpuArray<Packet, 1> = PerCpuArray::new();
+
+/// The packet at hand, once more, for a function that takes numbers only.
+#[inline(always)]
+pub(crate) fn packet_at_hand() -> Option<&'static Packet> {
+    // SAFETY: as in `scratch`. Whoever wrote to it waits for this function's caller to return.
+    SCRATCH.get_ptr(0).map(|packet| unsafe { &*packet })
+}
 
 /// This CPU's place for a parsed packet; `None` cannot happen: the map has one entry.
 #[inline(always)]
@@ -144,5 +236,39 @@ impl charge::Buckets for Buckets {
     #[inline(always)]
     fn rule_bucket(&self, index: u32) -> Option<&AtomicWord> {
         RULE_BUCKETS.get(index).map(|bucket| &bucket.tat)
+    }
+}
+
+/// The operator's table of blocked addresses.
+pub(crate) struct OperatorBlocks;
+
+impl block_table::Memory for OperatorBlocks {
+    type Cell = AtomicWord;
+
+    #[inline(always)]
+    fn set(&self, index: u32) -> Option<&block_table::Set<AtomicWord>> {
+        BLOCKS.get(index)
+    }
+
+    #[inline(always)]
+    fn detail(&self, index: u32) -> Option<&Detail<AtomicWord>> {
+        BLOCK_DETAILS.get(index)
+    }
+}
+
+/// The table of sources that rules blocked.
+pub(crate) struct RuleBlocks;
+
+impl block_table::Memory for RuleBlocks {
+    type Cell = AtomicWord;
+
+    #[inline(always)]
+    fn set(&self, index: u32) -> Option<&block_table::Set<AtomicWord>> {
+        RULE_BLOCKS.get(index)
+    }
+
+    #[inline(always)]
+    fn detail(&self, index: u32) -> Option<&Detail<AtomicWord>> {
+        RULE_BLOCK_DETAILS.get(index)
     }
 }

@@ -74,8 +74,14 @@ fn direct(rule: u32, step: impl FnOnce(&Direct<'_, maps::Buckets>) -> u64) -> u6
 #[inline(always)]
 pub(crate) fn table() -> Table {
     Table {
-        hash_key: [constants::HASH_KEY_0.load(), constants::HASH_KEY_1.load()],
+        hash_key: hash_key(),
         set_mask: constants::SET_MASK.load(),
         when_full: constants::WHEN_FULL.load(),
     }
+}
+
+/// The key of all tables' hashes.
+#[inline(always)]
+pub(crate) fn hash_key() -> [u64; 2] {
+    [constants::HASH_KEY_0.load(), constants::HASH_KEY_1.load()]
 }

@@ -2,25 +2,30 @@
 
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS};
 use ratelimit_common::{
+    address::Address,
+    offenders,
     policy::{Rule, action, stage},
     record::{Event, Reason, Replay, Tally},
+    sample::Refused,
 };
 
-use crate::{constants, maps, xdp_frame::XdpFrame};
+use crate::{blocks, constants, maps, sampling, xdp_frame::XdpFrame};
 
 /// What is to become of a frame, and why.
 #[derive(Clone, Copy)]
 pub(crate) struct Verdict {
     /// A [`Reason`].
-    reason: u32,
-    refused: bool,
+    pub(crate) reason: u32,
+    pub(crate) refused: bool,
     /// Index of the rule, or [`Replay::NONE`].
     rule: u32,
     counter_slot: u32,
     /// Index of the limit that refused, or [`Replay::NONE`].
-    limit: u32,
+    pub(crate) limit: u32,
     /// The rule only counts.
     count_only: bool,
+    /// The probability that the packet counts towards a block of its source: see [`ratelimit_common::policy::Block`].
+    block_probability: u32,
     cut: bool,
 }
 
@@ -34,6 +39,7 @@ impl Verdict {
             counter_slot: 0,
             limit: Replay::NONE,
             count_only: false,
+            block_probability: 0,
             cut: false,
         }
     }
@@ -53,6 +59,7 @@ impl Verdict {
         self.rule = index;
         self.counter_slot = rule.counter_slot;
         self.count_only = rule.action == action::COUNT;
+        self.block_probability = rule.block.probability;
         self
     }
 
@@ -62,6 +69,12 @@ impl Verdict {
         self.by_rule(index, rule)
     }
 
+    /// The counter slot of the rule, or [`Refused::NONE`].
+    #[inline(always)]
+    pub(crate) const fn counter_slot(&self) -> u32 {
+        if self.rule == Replay::NONE { Refused::NONE } else { self.counter_slot }
+    }
+
     #[inline(always)]
     pub(crate) const fn cut(mut self) -> Self {
         self.cut = true;
@@ -69,9 +82,10 @@ impl Verdict {
     }
 }
 
-/// Counts a verdict and turns it into an XDP action: never `XDP_ABORTED`.
+/// Counts a verdict and turns it into an XDP action: never `XDP_ABORTED`. `source` is that of the packet if
+/// `is_packet`, else it says nothing.
 #[inline(always)]
-pub(crate) fn finish(frame: &XdpFrame, verdict: Verdict) -> u32 {
+pub(crate) fn finish(frame: &XdpFrame, source: &Address, is_packet: bool, verdict: Verdict) -> u32 {
     let stages = constants::STAGES.load();
     let length = frame.length;
     let monitored = stages & stage::MONITOR != 0 || verdict.count_only;
@@ -99,9 +113,18 @@ pub(crate) fn finish(frame: &XdpFrame, verdict: Verdict) -> u32 {
             let tallies = if would_drop { &mut counters.would_shed } else { &mut counters.shed };
             let limit = verdict.limit as usize % tallies.len();
             tally_up(&mut tallies[limit], length);
+            if stages & stage::RULE_BLOCKS != 0
+                && !would_drop
+                && offenders::is_drawn(tallies[limit].packets, verdict.block_probability)
+            {
+                blocks::count_offence(verdict.rule, source);
+            }
         } else {
             tally_up(&mut counters.passed, length);
         }
+    }
+    if stages & stage::SAMPLING != 0 {
+        sampling::look(frame, &verdict, is_packet, monitored);
     }
     if stages & stage::REPLAY != 0 {
         report(&verdict, would_drop);

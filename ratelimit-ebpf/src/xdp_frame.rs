@@ -4,10 +4,12 @@ use core::ptr;
 
 use aya_ebpf::{
     EbpfContext as _,
+    bindings::xdp_md,
     helpers::generated::{bpf_ktime_get_coarse_ns, bpf_ktime_get_ns, bpf_xdp_get_buff_len},
     programs::XdpContext,
 };
 use ratelimit_common::{
+    block_table,
     charge::Clock,
     gcra::TICK_SHIFT,
     packet::Frame,
@@ -22,6 +24,7 @@ pub(crate) struct XdpFrame {
     data_end: usize,
     /// The whole frame's length in bytes, all buffers.
     pub(crate) length: u64,
+    context: *mut xdp_md,
 }
 
 impl XdpFrame {
@@ -34,7 +37,14 @@ impl XdpFrame {
             // SAFETY: the context is the one this program was called with.
             unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) }
         };
-        Self { data: ctx.data(), data_end: ctx.data_end(), length }
+        Self { data: ctx.data(), data_end: ctx.data_end(), length, context: ctx.ctx }
+    }
+
+    /// Index of the interface where it came in.
+    #[inline(always)]
+    pub(crate) fn interface(&self) -> u32 {
+        // SAFETY: the context is the one this program was called with.
+        unsafe { (*self.context).ingress_ifindex }
     }
 }
 
@@ -66,6 +76,34 @@ fn ticks(kernel: impl FnOnce() -> u64) -> u64 {
         kernel().saturating_sub(constants::EPOCH.load())
     };
     nanos << TICK_SHIFT
+}
+
+/// The monotonic clock, in nanoseconds.
+#[inline(always)]
+pub(crate) fn nanos() -> u64 {
+    if constants::STAGES.load() & stage::REPLAY != 0 {
+        maps::REPLAY.get(0).map_or(0, |replay| replay.now)
+    } else {
+        // SAFETY: the helper takes nothing and only reads the clock.
+        unsafe { bpf_ktime_get_ns() }
+    }
+}
+
+/// The time by which blocks end.
+#[inline(always)]
+pub(crate) fn seconds() -> u32 {
+    block_table::seconds(coarse_nanos())
+}
+
+/// The monotonic clock: not later than now, and before it by less than [`COARSE_LAG_NANOS`].
+#[inline(always)]
+pub(crate) fn coarse_nanos() -> u64 {
+    if constants::STAGES.load() & stage::REPLAY != 0 {
+        maps::REPLAY.get(0).map_or(0, |replay| replay.now)
+    } else {
+        // SAFETY: the helper takes nothing and only reads the time of the last tick (Linux 5.11).
+        unsafe { bpf_ktime_get_coarse_ns() }
+    }
 }
 
 impl Frame for XdpFrame {

@@ -1,21 +1,35 @@
 //! The command line: one file a verb. Everything that decides lives in the library; here arguments come
 //! in, text goes out, and an error becomes one line and an exit code.
 
+mod apply;
+mod block;
+mod blocks;
 mod check;
+mod completions;
 mod counters;
 mod daemon;
 mod detach;
+mod doctor;
+mod events;
 mod explain;
+mod guard;
+mod mode;
 mod output;
 mod question;
+mod reload;
 mod replay;
 mod reset;
+mod rules;
+mod show;
+mod sources;
 mod status;
+mod target;
+mod unblock;
 
 use std::{
     error::Error,
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -58,18 +72,53 @@ enum Verb {
     Daemon(daemon::Args),
     Check(check::Args),
     Status(status::Args),
+    Rules(rules::Args),
     Counters(counters::Args),
+    Sources(sources::Args),
+    Show(show::Args),
+    Block(block::Args),
+    Unblock(unblock::Args),
+    Blocks(blocks::Args),
+    Events(events::Args),
+    Reload(reload::Args),
+    Apply(apply::Args),
+    Mode(mode::Args),
     Detach(detach::Args),
     Replay(replay::Args),
     Explain(explain::Args),
     Reset(reset::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
+
+/// A file that was given cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read {}", path.display())]
+pub(crate) struct Unreadable {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// What was given does not go together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadUsage(pub(crate) String);
 
 /// Where pinned state lives; shared by the verbs that touch it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PinDir {
     /// Directory on a BPF file system that holds the pinned links and state
     #[arg(long = "pin-dir", value_name = "DIR", default_value = state::DEFAULT_PIN_DIR)]
+    pub(crate) path: PathBuf,
+}
+
+/// Where the daemon is asked; shared by the verbs that do so.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdminSocket {
+    /// The daemon's admin socket
+    #[arg(id = "admin_socket", long = "admin-socket", value_name = "PATH", default_value = ratelimit::daemon::ADMIN_SOCKET)]
     pub(crate) path: PathBuf,
 }
 
@@ -81,12 +130,15 @@ Exit codes:
   3  a privilege or a kernel feature is missing
 
 Examples:
-  ratelimit check rules.yaml
-  ratelimit daemon --config rules.yaml
+  ratelimit doctor
+  ratelimit check rules.yaml && ratelimit daemon --config rules.yaml
   ratelimit status
-  ratelimit counters --json
+  ratelimit show 192.0.2.7
+  ratelimit block 192.0.2.7 --for 10m --reason 'port scan'
+  ratelimit sources --watch
+  ratelimit apply new.yaml --confirm 60s
+  ratelimit explain --source 192.0.2.7 --protocol tcp --destination-port 443 --syn
   ratelimit replay capture.pcap --config rules.yaml
-  ratelimit explain --config rules.yaml --request 'GET /api/users/7' --peer 192.0.2.1
   ratelimit reset --config rules.yaml --domain api --descriptor client_ip=192.0.2.1
   ratelimit detach";
 
@@ -104,11 +156,24 @@ pub(crate) fn main() -> Exit {
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Status(args) => status::run(&args),
+        Verb::Rules(args) => rules::run(&args),
         Verb::Counters(args) => counters::run(&args),
+        Verb::Sources(args) => sources::run(&args),
+        Verb::Show(args) => show::run(&args),
+        Verb::Block(args) => block::run(&args),
+        Verb::Unblock(args) => unblock::run(&args),
+        Verb::Blocks(args) => blocks::run(&args),
+        Verb::Events(args) => events::run(&args),
+        Verb::Reload(args) => reload::run(&args),
+        Verb::Apply(args) => apply::run(&args),
+        Verb::Mode(args) => mode::run(&args),
         Verb::Detach(args) => detach::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Explain(args) => explain::run(&args),
         Verb::Reset(args) => reset::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Completions(args) => completions::run(&args),
+        Verb::Guard(args) => guard::run(&args),
     };
     match outcome {
         Ok(exit) => exit,
@@ -143,8 +208,11 @@ fn classify(error: &anyhow::Error) -> Exit {
     Exit::Failure
 }
 
-/// Whether an error says that the rules file or the capture cannot be read.
+/// Whether an error says that a file cannot be read, or that what was given makes no sense.
 fn unreadable(cause: &(dyn Error + 'static)) -> bool {
+    if cause.is::<Unreadable>() || cause.is::<BadUsage>() {
+        return true;
+    }
     let failure = match cause.downcast_ref() {
         Some(DaemonError::Config(failure)) => Some(failure),
         _ => cause.downcast_ref(),
@@ -167,6 +235,14 @@ fn lacks(cause: &(dyn Error + 'static)) -> bool {
         || cause
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+// === impl Unreadable ===
+
+impl Unreadable {
+    fn new(path: &Path, source: io::Error) -> Self {
+        Self { path: path.to_owned(), source }
+    }
 }
 
 // === impl Exit ===

@@ -10,11 +10,13 @@ mod deny_file;
 pub mod diagnostic;
 mod file;
 pub mod http;
+mod interface_pattern;
 mod list_file;
 pub mod policy;
 mod resolve;
 mod section;
 mod shape;
+mod token_file;
 mod value;
 mod warnings;
 
@@ -23,6 +25,8 @@ use std::{
     io::{self, Read as _},
     path::Path,
 };
+
+use ipnet::IpNet;
 
 pub use self::deny_file::MAX_DENY_ENTRIES;
 use self::{
@@ -85,6 +89,41 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Loaded, Failure> {
     match config {
         Ok(config) if errors.is_empty() => Ok(Loaded { config, warnings }),
         _ => Err(Failure::Invalid { errors, warnings }),
+    }
+}
+
+/// Reads an address or a prefix as rules files have them, for commands that take one. An address stands for
+/// itself alone. The error says what is wrong and what was probably meant.
+pub fn prefix(text: &str) -> Result<IpNet, String> {
+    value::address::prefix(text).map_err(|mistake| mistake.or_expected("an address or a prefix").in_a_line())
+}
+
+/// Reads a protocol's name or number as rules files have them.
+pub fn protocol(text: &str) -> Result<u8, String> {
+    let expected = "a protocol, such as tcp, or its number";
+    value::header::protocol(text).map_err(|mistake| mistake.or_expected(expected).in_a_line())
+}
+
+/// Reads the TCP flags of one packet, named as in rules files: those that are set, by commas.
+pub fn tcp_flags(text: &str) -> Result<u8, String> {
+    let expected = "the flags that are set, as in syn,ack; null for none";
+    match value::header::tcp_flags(text) {
+        Ok(policy::TcpFlags { set, .. }) if !text.contains('!') => Ok(set),
+        Ok(_) => Err(format!("a packet has a flag or not; {expected}")),
+        Err(mistake) => Err(mistake.or_expected(expected).in_a_line()),
+    }
+}
+
+/// Reads an ICMP type's name or number as rules files have them.
+pub fn icmp_type(text: &str, family: ratelimit_common::address::Family) -> Result<u8, String> {
+    use ratelimit_common::address::Family;
+
+    let types = value::header::icmp_types(text, family == Family::V4, family == Family::V6);
+    let types = types.map_err(|mistake| mistake.or_expected("an ICMP type").in_a_line())?;
+    match types[..] {
+        [policy::IcmpType::V4(number) | policy::IcmpType::V6(number)] => Ok(number),
+        // One family has one type of a name.
+        _ => Err(format!("{text} is no type of ICMP")),
     }
 }
 

@@ -4,30 +4,53 @@
 //! Everything is read and checked before anything changes. The two halves know nothing of each other:
 //! `network` sheds packets, `http` answers for requests.
 
+mod blocks;
+mod commands;
+mod follow;
+pub mod guard;
 mod http;
 mod network;
+mod reload;
+mod samples;
+mod trial;
 mod watch;
 
-use std::{io, path::PathBuf, pin::pin, thread};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    thread,
+};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
+use tracing::warn;
 
 use self::{
-    http::{HttpError, Requests},
-    network::Enforcement,
+    follow::Following,
+    http::HttpError,
+    reload::{Daemon, Reason},
     watch::Watch,
 };
 use crate::{
+    admin::{command, handle::Handle, server::ServerError},
     config::{self, policy::Config},
     network::{
+        blocks::BlocksError,
         compile::CompileError,
         kernel::Lacking,
-        links::{Links, LinksError},
+        links::LinksError,
+        next::NextError,
         program::LoadError,
         state::{StateDir, StateError},
     },
 };
+
+/// Where what must outlive a reboot is kept, unless the command line says otherwise.
+pub const STATE_DIR: &str = "/var/lib/ratelimit";
+/// Where the admin API listens, unless the command line says otherwise.
+pub const ADMIN_SOCKET: &str = "/run/ratelimit/admin.sock";
 
 /// What the command line says.
 #[derive(Clone, Debug)]
@@ -36,6 +59,28 @@ pub struct Settings {
     pub rules_file: PathBuf,
     /// Where links and state are pinned.
     pub pin_dir: PathBuf,
+    /// Where blocks are kept for the next boot.
+    pub state_dir: Place,
+    /// Where the admin API listens.
+    pub admin_socket: Place,
+    /// The program tells of single packets.
+    pub trace: bool,
+}
+
+/// A place on disk, and whether somebody asked for it: then it must be usable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub path: PathBuf,
+    /// Whether the command line names it.
+    pub given: bool,
+}
+
+impl Place {
+    /// The one that was given, else the default.
+    pub fn new(given: Option<&Path>, default: &Path) -> Self {
+        Self { path: given.unwrap_or(default).to_owned(), given: given.is_some() }
+    }
 }
 
 /// Why the daemon ends other than by a signal.
@@ -62,6 +107,20 @@ pub enum DaemonError {
     /// The kernel does not take the program.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The policy would cut the operator off.
+    #[error(
+        "this policy would shed your own connection from {client}: {why}. Nothing was changed; put the \
+         address into `management` or `allow`, or use --force"
+    )]
+    LockedOut {
+        /// Where the operator sits.
+        client: std::net::SocketAddr,
+        /// Which list or rule.
+        why: String,
+    },
+    /// The program that is to get what passes cannot be had.
+    #[error(transparent)]
+    Next(#[from] NextError),
     /// An interface does not take the program.
     #[error(transparent)]
     Links(#[from] LinksError),
@@ -73,6 +132,20 @@ pub enum DaemonError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The admin API cannot be served.
+    #[error(transparent)]
+    Admin(#[from] ServerError),
+    /// The state directory that was asked for cannot be used.
+    #[error("failed to make the state directory {}", path.display())]
+    StateDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Blocks cannot be read or made.
+    #[error(transparent)]
+    Blocks(Box<BlocksError>),
     /// The limits on requests cannot be put in force.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -85,6 +158,12 @@ pub enum DaemonError {
          daemon again to enforce", .0.display()
     )]
     Detached(PathBuf),
+}
+
+impl From<BlocksError> for DaemonError {
+    fn from(error: BlocksError) -> Self {
+        Self::Blocks(Box::new(error))
+    }
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -107,130 +186,37 @@ pub fn run(settings: &Settings) -> Result<(), DaemonError> {
 async fn serve(settings: &Settings, config: Config) -> Result<(), DaemonError> {
     // Caught before anything changes, so that a signal during the start ends in a clean stop.
     let mut signals = Signals::new().map_err(DaemonError::Signals)?;
-    // Bound before packets are shed: an address that is taken must leave no half of the work behind.
-    let requests = match &config.http {
-        Some(http) => Some(Requests::bind(http)?),
-        None => None,
-    };
-    let enforcement = if let Some(network) = &config.network {
-        Some(Enforcement::start(settings, &config, network)?)
-    } else {
-        tell_of_no_policy(settings);
-        None
-    };
-    let requests = requests.map(Requests::serve);
-
-    let on_stop = config.network.as_ref().map(|network| network.on_stop);
-    let mut daemon = Daemon { settings, config, failure: None, requests };
+    let (commands, mut inbox) = mpsc::channel(command::QUEUE);
+    let handle = Handle::new(StateDir::new(&settings.pin_dir), commands);
+    // Before the first look at the interfaces, so that none comes unnoticed.
+    let mut following = Following::new();
+    let mut daemon = Daemon::start(settings, config, handle)?;
     let mut watch = Watch::new();
     watch.follow(daemon.files());
     // What changed between being read and being watched.
-    daemon.reload("a changed file");
-    let outcome = {
-        let mut removal = pin!(async {
-            match &enforcement {
-                Some(enforcement) => enforcement.removal().await,
-                None => std::future::pending().await,
+    let _ = daemon.reload(Reason::File, None);
+    let outcome = loop {
+        tokio::select! {
+            event = signals.next() => match event {
+                Event::Stop(signal) => break Ok(signal),
+                // What went wrong is in the log.
+                Event::Reload => drop(daemon.reload(Reason::Signal, None)),
+            },
+            Some(command) = inbox.recv() => daemon.obey(command),
+            () = watch.changed() => drop(daemon.reload(Reason::File, None)),
+            () = following.changed() => daemon.follow(&mut following),
+            () = daemon.trial_ends() => daemon.give_up_trial(),
+            () = daemon.blocks_due() => daemon.keep_blocks(),
+            () = daemon.removal() => {
+                break Err(DaemonError::Detached(StateDir::new(&settings.pin_dir).links()));
             }
-        });
-        loop {
-            tokio::select! {
-                event = signals.next() => match event {
-                    Event::Stop(signal) => break Ok(signal),
-                    Event::Reload => daemon.reload(SIGHUP),
-                },
-                () = watch.changed() => daemon.reload("a changed file"),
-                () = &mut removal => break Err(DaemonError::Detached(StateDir::new(&settings.pin_dir).links())),
-            }
-            watch.follow(daemon.files());
+        }
+        while watch.follow(daemon.files()) {
+            let _ = daemon.reload(Reason::File, None);
         }
     };
-    if let Some(requests) = daemon.requests {
-        requests.stop().await;
-    }
-    let signal = outcome?;
-    if let Some((enforcement, on_stop)) = enforcement.zip(on_stop) {
-        return enforcement.stop(on_stop, signal);
-    }
-    info!("stopping on {signal}");
-    Ok(())
+    daemon.stop(outcome).await
 }
-
-/// Says that packets are not limited, or are still by an earlier start.
-fn tell_of_no_policy(settings: &Settings) {
-    info!("{}: no `network:` section, nothing to enforce at layers 3 and 4", settings.rules_file.display());
-    let standing = Links::new(StateDir::new(&settings.pin_dir).links()).pins();
-    if standing.is_ok_and(|pins| !pins.is_empty()) {
-        warn!(
-            "the policy of an earlier start is still in force, see `ratelimit status`; `ratelimit detach` ends it"
-        );
-    }
-}
-
-/// What the files said, and what serves it.
-struct Daemon<'a> {
-    settings: &'a Settings,
-    /// As last read without mistakes.
-    config: Config,
-    /// What was wrong with the files when they were read last, so that it is told once.
-    failure: Option<String>,
-    requests: Option<http::Serving>,
-}
-
-impl Daemon<'_> {
-    /// The files that the configuration was read from.
-    fn files(&self) -> Vec<PathBuf> {
-        self.config.files(&self.settings.rules_file)
-    }
-
-    /// Reads the files again. What is wrong changes nothing.
-    fn reload(&mut self, reason: &str) {
-        let config::Loaded { config, warnings } = match config::load(&self.settings.rules_file) {
-            Ok(loaded) => loaded,
-            Err(failure) => {
-                let failure = failure.to_string();
-                if self.failure.as_ref() != Some(&failure) {
-                    warn!("{reason}: the files are not used, what was in force still is:\n{failure}");
-                    self.failure = Some(failure);
-                }
-                if let Some(requests) = &self.requests {
-                    requests.reload_failed();
-                }
-                return;
-            }
-        };
-        let recovered = self.failure.take().is_some();
-        if config == self.config && !recovered {
-            if let (Some(requests), Some(http)) = (&self.requests, &config.http) {
-                requests.refresh(http, reason);
-            }
-            if reason == SIGHUP {
-                info!("{reason}: the configuration has not changed");
-            }
-            return;
-        }
-        for warning in &warnings {
-            warn!("{warning}");
-        }
-        if config.network != self.config.network || config.interfaces != self.config.interfaces {
-            warn!(
-                "{reason}: the layer 3/4 policy has changed; that takes effect when the daemon is started again, \
-                 without a gap and with all buckets and counters"
-            );
-        }
-        match (&self.requests, &config.http) {
-            (Some(requests), Some(http)) => requests.reload(http, reason),
-            (None, None) => {}
-            (None, Some(_)) | (Some(_), None) => warn!(
-                "{reason}: an `http:` section that comes or goes takes effect when the daemon is started again"
-            ),
-        }
-        self.config = config;
-    }
-}
-
-/// The reason for a reload that somebody asked for.
-const SIGHUP: &str = "SIGHUP";
 
 /// What a signal asks for.
 enum Event {

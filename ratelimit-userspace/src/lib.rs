@@ -4,9 +4,11 @@
 //! Arrows run one way: [`daemon`] and [`replay`] use [`network`] and [`http`], which use [`config`] and know
 //! nothing of each other. Only the modules under [`network`] touch bpf(2).
 
+pub mod admin;
 pub mod config;
 pub mod daemon;
 pub mod http;
 pub mod network;
 pub mod replay;
 pub mod text;
+mod whole_file;

@@ -13,8 +13,8 @@ use ratelimit::config::{
     self, Failure, Loaded, MAX_DENY_ENTRIES,
     diagnostic::{Code, Diagnostic, MAX_LISTED, MAX_LISTED_PER_LIST_FILE},
     policy::{
-        AttachMode, Bucket, Config, Interface, Limit, Match, Network, OnStop, Per, Rule, Sources, TcpFlags,
-        Unit, WhenFull,
+        Admin, AttachMode, Blocks, Bucket, Config, Interface, Limit, Match, Network, OnStop, Per, Rule,
+        Sources, TcpFlags, Unit, WhenFull,
     },
 };
 use ratelimit_common::gcra::Rate;
@@ -79,6 +79,7 @@ fn every_value_of_the_example_is_read() {
                 },
                 limits: vec![limit(Per::Source, Unit::Packets, 50, 100)],
                 count_only: false,
+                block: None,
                 line: 12,
             },
             Rule {
@@ -95,6 +96,7 @@ fn every_value_of_the_example_is_read() {
                     limit(Per::Rule, Unit::Bytes, 125_000_000, 10_000_000),
                 ],
                 count_only: false,
+                block: None,
                 line: 15,
             },
             Rule {
@@ -105,13 +107,17 @@ fn every_value_of_the_example_is_read() {
                     limit(Per::Source, Unit::Bytes, 25_000_000, 25_000_000),
                 ],
                 count_only: false,
+                block: None,
                 line: 21,
             },
         ],
         deny_files: vec![fixture("tests/config/drop.txt")],
+        management: vec![],
+        blocks: Blocks::default(),
+        next: None,
     };
     let interfaces = vec![Interface { name: "eth0".to_owned(), mode: AttachMode::Auto }];
-    assert_eq!(config, Config { interfaces, network: Some(network), http: None });
+    assert_eq!(config, Config { interfaces, network: Some(network), http: None, admin: Admin::default() });
     let codes: Vec<_> = warnings.iter().map(|warning| (warning.code, warning.line, warning.column)).collect();
     assert_eq!(codes, [(Code::CatchAll, Some(21), Some(7))]);
 }
@@ -133,12 +139,16 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((network.monitor, network.on_stop, network.malformed_pass), (false, OnStop::Keep, false));
     assert_eq!(network.sources, Sources::default());
     assert_eq!((network.allow, network.deny, network.deny_files), (vec![], vec![], vec![]));
+    assert_eq!((network.management, network.blocks.capacity, network.next), (vec![], 1 << 20, None));
     let rule = &network.rules[0];
-    assert_eq!((&rule.matches, rule.count_only), (&Match::default(), false));
+    assert_eq!((&rule.matches, rule.count_only, rule.block), (&Match::default(), false, None));
     // One second's rate, rounded down.
     assert_eq!(rule.limits[0].bucket.unwrap().burst, 1);
     let nothing = config::parse(b"{}", Path::new("r.yaml")).unwrap();
-    assert_eq!(nothing.config, Config { interfaces: vec![], network: None, http: None });
+    assert_eq!(
+        nothing.config,
+        Config { interfaces: vec![], network: None, http: None, admin: Admin::default() }
+    );
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn diagnostics_serialise_to_the_documented_keys() {
     let json = serde_json::to_string(&errors).unwrap();
     let wanted = concat!(
         r#"[{"file":"r.yaml","line":1,"column":1,"code":"unknown_key","#,
-        r#""message":"the file has no key `netwrok`","expected":"interfaces, network, http","nearest":"network"}]"#
+        r#""message":"the file has no key `netwrok`","expected":"interfaces, network, http, admin","nearest":"network"}]"#
     );
     assert_eq!(json, wanted);
 }
@@ -297,6 +307,20 @@ fn piece() -> impl Strategy<Value = String> {
             "burst:",
             "bandwidth:",
             "name:",
+            "management:",
+            "prefix:",
+            "ports:",
+            "block:",
+            "after:",
+            "within:",
+            "for:",
+            "next:",
+            "admin:",
+            "listen:",
+            "\"eth*\"",
+            "\"eth[\"",
+            "10s",
+            "127.0.0.1:9100",
             "sources:",
             "allow:",
             "protocol:",

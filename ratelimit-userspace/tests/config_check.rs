@@ -30,7 +30,7 @@ fn a_valid_file() {
     let output = check(&["examples/rules.yaml"]);
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, "examples/rules.yaml: valid: 6 rules, 1 interface, 1 denied prefix, 0 warnings\n");
+    assert_eq!(text, "examples/rules.yaml: valid: 7 rules, 1 interface, 1 denied prefix, 0 warnings\n");
     assert_eq!(output.stderr, b"");
     let (code, report) = json("examples/rules.yaml");
     assert_eq!((code, report.to_string().as_str()), (Some(0), r#"{"errors":[],"valid":true,"warnings":[]}"#));
@@ -69,6 +69,21 @@ fn warnings_leave_a_file_valid() {
     let output = check(&["tests/config/example.yaml"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("tests/config/example.yaml:21:7: warning: "), "{text}");
+}
+
+#[test]
+fn what_can_lock_others_out_is_warned_of() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "interfaces: { name: \"eth*\" }\nnetwork:\n  management: { prefix: 0.0.0.0/0, ports: 22 }\n  rules:\n    - name: dns\n      match: { protocol: udp, destination_port: 53 }\n      limits: { per: rule, rate: 1k/s }\n      block: { after: 1000, within: 10s, for: 10m }\n";
+    std::fs::write(&file, text).unwrap();
+    let (code, report) = json(file.path().to_str().unwrap());
+    assert_eq!((code, &report["valid"]), (Some(0), &Value::Bool(true)));
+    let warnings = report["warnings"].as_array().unwrap();
+    let found: Vec<_> = warnings
+        .iter()
+        .map(|found| (found["code"].as_str().unwrap(), found["line"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(found, [("wide_management", 3), ("spoofed_block", 8), ("shared_block", 8)]);
 }
 
 #[test]

@@ -98,9 +98,10 @@ fn files_that_are_no_settings() {
 #[test]
 fn keys() {
     refused_for("interfaces: { name: a }\n«netwrok: {}\n", Code::UnknownKey, Some("network"));
-    for section in ["proxy", "management", "admin"] {
+    for section in ["proxy", "management"] {
         refused_for(&format!("«{section}: {{}}\n"), Code::UnknownKey, None);
     }
+    refused_for("«admn: {}\n", Code::UnknownKey, Some("admin"));
     refused_for("interfaces: { name: a, «modes: auto }\n", Code::UnknownKey, Some("mode"));
     refused_for("network: { «deny_file: x }\n", Code::UnknownKey, Some("deny_files"));
     refused_for("network: { sources: { «Capacity: 1024 } }\n", Code::UnknownKey, Some("capacity"));
@@ -409,6 +410,108 @@ fn lists() {
     );
     refused_for(&format!("network:\n  «rules:\n{}", many(9)), Code::TooMany, None);
     refused_for("network: { deny_files: [«\"\"] }\n", Code::BadValue, None);
+}
+
+#[test]
+fn management() {
+    let entry = |text: &str, code, nearest| {
+        refused_for(&format!("network:\n  management: [ {text} ]\n"), code, nearest);
+    };
+    entry("«{ prefix: 192.0.2.0/24 }", Code::MissingKey, None);
+    entry("«{ ports: 22 }", Code::MissingKey, None);
+    entry("«192.0.2.0/24", Code::BadType, None);
+    entry("{ prefix: 192.0.2.0/24, «port: 22 }", Code::UnknownKey, Some("ports"));
+    entry("{ «prefixes: 192.0.2.0/24, ports: 22 }", Code::UnknownKey, Some("prefix"));
+    entry("{ prefix: «192.0.2.1/24, ports: 22 }", Code::BadAddress, Some("192.0.2.0/24"));
+    entry("{ prefix: [192.0.2.0/24, «fe80::1%eth0], ports: 22 }", Code::BadAddress, Some("fe80::1"));
+    entry("{ «prefix: [], ports: 22 }", Code::EmptyList, None);
+    entry("{ prefix: 192.0.2.0/24, «ports: [] }", Code::EmptyList, None);
+    entry("{ prefix: 192.0.2.0/24, «ports: }", Code::MissingValue, None);
+    entry("{ prefix: 192.0.2.0/24, ports: «ssh }", Code::BadValue, None);
+    entry("{ prefix: 192.0.2.0/24, ports: [22, «65536] }", Code::OutOfRange, None);
+    entry("{ prefix: 192.0.2.0/24, ports: «\"23-22\" }", Code::ReversedRange, Some("22-23"));
+    let many = |count: u32, mark: &str| {
+        let prefix = |n| format!("{}192.0.2.{n}", if n == 64 { mark } else { "" });
+        let prefixes = (0..count).map(prefix).collect::<Vec<_>>().join(", ");
+        format!("network:\n  management: {{ prefix: [ {prefixes} ], ports: 22 }}\n")
+    };
+    assert!(config::parse(many(64, "").as_bytes(), Path::new("r.yaml")).is_ok());
+    refused_for(&many(65, "«"), Code::TooMany, None);
+}
+
+#[test]
+fn blocks() {
+    refused_for("network: { blocks: { capacity: «1023 } }\n", Code::OutOfRange, None);
+    refused_for("network: { blocks: { capacity: «4194305 } }\n", Code::OutOfRange, None);
+    refused_for("network: { blocks: { «capcity: 4096 } }\n", Code::UnknownKey, Some("capacity"));
+    refused_for("network: { blocks: «4096 }\n", Code::BadType, None);
+    refused_for("network: { next: «other }\n", Code::BadValue, None);
+    refused_for("network: { next: «\"\" }\n", Code::BadValue, None);
+    refused_for("network: { next: «[/sys/fs/bpf/a] }\n", Code::BadType, None);
+    let block = |text: &str, code, nearest| {
+        refused_for(
+            &format!(
+                "network:\n  rules:\n    - name: a\n      limits: {{ per: rule, rate: 1/s }}\n      block: {text}\n"
+            ),
+            code,
+            nearest,
+        );
+    };
+    block("«{ within: 10s, for: 10m }", Code::MissingKey, None);
+    block("«{ after: 10, for: 10m }", Code::MissingKey, None);
+    block("«{ after: 10, within: 10s }", Code::MissingKey, None);
+    block("{ after: 10, «whithin: 10s, for: 10m }", Code::UnknownKey, Some("within"));
+    block("«1000", Code::BadType, None);
+    block("{ after: «0, within: 10s, for: 10m }", Code::OutOfRange, None);
+    block("{ after: «4294967296, within: 10s, for: 10m }", Code::OutOfRange, None);
+    block("{ after: «1k, within: 10s, for: 10m }", Code::BadValue, None);
+    block("{ after: 10, within: «999ms, for: 10m }", Code::OutOfRange, None);
+    block("{ after: 10, within: «25h, for: 10m }", Code::OutOfRange, None);
+    block("{ after: 10, within: «10, for: 10m }", Code::BadValue, Some("10s"));
+    block("{ after: 10, within: 10s, for: «500ms }", Code::OutOfRange, None);
+    block("{ after: 10, within: 10s, for: «366d }", Code::OutOfRange, None);
+    block("{ after: 10, within: 10s, for: «\"1.5h\" }", Code::BadValue, Some("90m"));
+    block("{ after: 10, within: 10s, for: «forever }", Code::BadValue, None);
+}
+
+#[test]
+fn interfaces() {
+    for (name, nearest) in [
+        ("\"eth[\"", None),
+        ("\"eth[0-9\"", None),
+        ("\"eth[]\"", None),
+        ("\"eth[9-0]\"", None),
+        ("\"eth[ä]\"", None),
+        ("\"eth *\"", None),
+        ("\"a/*\"", None),
+        ("\"????????????????\"", None),
+        ("\"a*234567890123456\"", None),
+    ] {
+        refused_for(&format!("interfaces: {{ name: «{name} }}\n"), Code::BadName, nearest);
+    }
+    let pair = |a: &str, b: &str, code| {
+        refused_for(&format!("interfaces: [{{ name: \"{a}\" }}, {{ name: «\"{b}\" }}]\n"), code, None);
+    };
+    pair("eth*", "eth*", Code::DuplicateName);
+    pair("eth*", "eth0", Code::Conflict);
+    pair("eth0", "eth?", Code::Conflict);
+    pair("eth*", "*0", Code::Conflict);
+    pair("eth[0-4]", "eth[4-9]", Code::Conflict);
+    for (a, b) in [("eth*", "en*"), ("eth[0-3]", "eth[4-9]"), ("l*", "lo"), ("eth?", "eth10")] {
+        let text = format!("interfaces: [{{ name: \"{a}\" }}, {{ name: \"{b}\" }}]\n");
+        assert!(config::parse(text.as_bytes(), Path::new("r.yaml")).is_ok(), "{text}");
+    }
+    // The mode of an entry beside it does not matter, and every later one is pointed out.
+    refused(
+        "interfaces: [{ name: \"e*\" }, { name: «eth0, mode: native }, { name: wan }, { name: «\"*1\" }]\n",
+        &[Code::Conflict, Code::Conflict],
+    );
+    let many = |count: usize| {
+        let name = |n| format!("{{ name: {}\"i{n}x*\" }}", if n == 64 { "«" } else { "" });
+        format!("interfaces: [{}]\n", (0..count).map(name).collect::<Vec<_>>().join(", "))
+    };
+    assert!(config::parse(many(64).as_bytes(), Path::new("r.yaml")).is_ok());
+    refused_for(&many(65), Code::TooMany, None);
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! What single values mean.
 
-use std::{ops::RangeInclusive, path::Path};
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use ratelimit::config::{
     self,
-    policy::{Bucket, FragmentKind, IcmpType, Limit, Match, Network, Per, TcpFlags, Unit, Vlan},
+    policy::{
+        Block, Bucket, FragmentKind, IcmpType, Interface, Limit, Management, Match, Network, Per, TcpFlags,
+        Unit, Vlan,
+    },
 };
 use ratelimit_common::gcra::{self, Rate};
 
@@ -193,4 +200,81 @@ fn settings() {
         &network("{ rules: { name: A-1.b_c, action: count, limits: { per: rule, rate: 1/s } } }").rules[0];
     assert!(rule.count_only);
     assert_eq!(rule.name, "A-1.b_c");
+}
+
+#[test]
+fn management_has_an_entry_for_each_prefix() {
+    let found = network(
+        "{ management: [{ prefix: [192.0.2.0/24, \"::ffff:198.51.100.7\"], ports: [22, \"9000-9010\"] }, \
+         { prefix: \"2001:db8::/48\", ports: 0 }] }",
+    );
+    let entry = |prefix: &str, ports: &[RangeInclusive<u16>]| Management {
+        prefix: prefix.parse::<IpNet>().unwrap(),
+        ports: ports.to_vec(),
+    };
+    assert_eq!(
+        found.management,
+        [
+            entry("192.0.2.0/24", &[22..=22, 9000..=9010]),
+            entry("198.51.100.7/32", &[22..=22, 9000..=9010]),
+            entry("2001:db8::/48", &[0..=0]),
+        ]
+    );
+    assert_eq!(network("{ management: [] }").management, []);
+    let single = network("{ management: { prefix: 192.0.2.1, ports: 22 } }").management;
+    assert_eq!(single, [entry("192.0.2.1/32", &[22..=22])]);
+}
+
+#[test]
+fn blocks_and_the_next_program() {
+    let found = network("{ blocks: { capacity: 1024 }, next: /sys/fs/bpf/other }");
+    assert_eq!((found.blocks.capacity, found.next), (1024, Some(PathBuf::from("/sys/fs/bpf/other"))));
+    assert_eq!(network("{ blocks: { capacity: 4194304 } }").blocks.capacity, 1 << 22);
+    assert_eq!(network("{ blocks: {} }").blocks.capacity, 1 << 20);
+}
+
+#[test]
+fn a_rule_blocks_when_it_says() {
+    let block = |text: &str| {
+        let settings =
+            format!("{{ rules: {{ name: a, limits: {{ per: source, rate: 1/s }}, block: {text} }} }}");
+        network(&settings).rules[0].block
+    };
+    for (text, after, within, duration) in [
+        ("{ after: 1000, within: 10s, for: 10m }", 1000, 10_000, 600),
+        ("{ after: 1, within: 1s, for: 1s }", 1, 1000, 1),
+        ("{ after: 4294967295, within: 1d, for: 365d }", u32::MAX, 86_400_000, 365 * 86_400),
+        ("{ after: 7, within: 1500ms, for: 52w }", 7, 1500, 364 * 86_400),
+    ] {
+        let wanted =
+            Block { after, within: Duration::from_millis(within), duration: Duration::from_secs(duration) };
+        assert_eq!(block(text), Some(wanted), "{text}");
+    }
+}
+
+#[test]
+fn an_interface_is_a_name_or_a_pattern() {
+    let interfaces = |list: &str| -> Vec<Interface> {
+        let text = format!("interfaces: {list}\n");
+        let loaded = config::parse(text.as_bytes(), Path::new("r.yaml"));
+        loaded.unwrap_or_else(|failure| panic!("{text}\n{failure}")).config.interfaces
+    };
+    let found =
+        interfaces("[{ name: \"eth*\" }, { name: \"en[0-9]?\" }, { name: wan, mode: native }, { name: lo }]");
+    let patterns: Vec<_> = found.iter().map(Interface::is_pattern).collect();
+    assert_eq!(patterns, [true, true, false, false]);
+    for (index, yes, no) in [
+        (0, &["eth", "eth0", "eth10.100"][..], &["veth0", "lo"][..]),
+        (1, &["en0s", "en99"], &["en0", "ens0", "en00s"]),
+        (2, &["wan"], &["wan0", "wa"]),
+        (3, &["lo"], &["lo0"]),
+    ] {
+        assert!(yes.iter().all(|name| found[index].matches(name)), "{index}");
+        assert!(!no.iter().any(|name| found[index].matches(name)), "{index}");
+    }
+    // Fifteen bytes are for names: a pattern may take more to write.
+    assert!(interfaces("{ name: \"enp[0-9]s[0-9]f[0-9]\" }")[0].matches("enp3s0f1"));
+    // Stars mean everything but the loopback interface, which takes its name.
+    let all = interfaces("[{ name: \"*\" }, { name: lo }]");
+    assert_eq!((all[0].matches("eth0"), all[0].matches("lo"), all[1].matches("lo")), (true, false, true));
 }

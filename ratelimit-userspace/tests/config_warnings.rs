@@ -180,3 +180,95 @@ fn a_policy_without_interfaces_is_for_replay() {
 fn a_policy_that_stops_everything_is_allowed() {
     rules_warn("\n  deny: [0.0.0.0/0, \"::/0\"]", &["{ vlan: 1, source_port: 7 }"], &[]);
 }
+
+/// The codes for a rule with this match, these limits and this block.
+fn block_warns(rule: &str) -> Vec<Code> {
+    // A port that no reply comes to.
+    let text = format!(
+        "interfaces: {{ name: a }}\nnetwork:\n  rules:\n    - name: a\n{rule}      block: {{ after: 1000, within: 10s, for: 10m }}\n"
+    );
+    warnings(&text).into_iter().map(|warning| warning.code).collect()
+}
+
+#[test]
+fn a_block_for_what_anybody_can_forge_is_pointed_out() {
+    let warn = |conditions: &str| {
+        block_warns(&format!("      match: {conditions}\n      limits: {{ per: source, rate: 50/s }}\n"))
+    };
+    for conditions in [
+        "{ protocol: udp, destination_port: 53 }",
+        "{ protocol: icmp }",
+        "{ protocol: tcp, destination_port: 22 }",
+        "{ tcp_flags: syn }",
+        "{ tcp_flags: syn-ack, destination_port: 22 }",
+        "{ tcp_flags: [\"ack,!syn\", rst], destination_port: 22 }",
+        "{ tcp_flags: ack, destination_port: 22 }",
+        "{ fragment: any }",
+        "{ source: 192.0.2.0/24 }",
+        "{ destination_port: 22 }",
+    ] {
+        assert_eq!(warn(conditions), [Code::SpoofedBlock], "{conditions}");
+    }
+    for conditions in [
+        "{ tcp_flags: \"ack,!syn\", destination_port: 22 }",
+        "{ protocol: tcp, tcp_flags: [\"psh,ack,!syn\", \"fin,ack,!syn\"], destination_port: 22 }",
+    ] {
+        assert_eq!(warn(conditions), [], "{conditions}");
+    }
+}
+
+#[test]
+fn a_block_that_never_comes_about_is_pointed_out() {
+    let text = |rest: &str| {
+        format!(
+            "interfaces: {{ name: a }}\nnetwork:\n  rules:\n    - name: a\n      match: {{ tcp_flags: \"ack,!syn\", destination_port: 22 }}\n      limits: {{ per: source, rate: 50/s }}\n{rest}"
+        )
+    };
+    let found = |rest: &str| -> Vec<_> {
+        warnings(&text(rest)).iter().map(|found| (found.code, found.line, found.column)).collect()
+    };
+    let counts = found("      action: count\n      block: { after: 10, within: 10s, for: 10m }\n");
+    assert_eq!(counts, [(Code::NeverBlocks, Some(8), Some(7))]);
+    // 400 Gbit/s are 595 million of the shortest frames a second.
+    let many = |after: u64, within: &str| {
+        found(&format!("      block: {{ after: {after}, within: {within}, for: 10m }}\n"))
+    };
+    assert_eq!(many(4_000_000_000, "5s"), [(Code::NeverBlocks, Some(7), Some(7))]);
+    assert_eq!(many(595_238_096, "1s"), [(Code::NeverBlocks, Some(7), Some(7))]);
+    assert_eq!(many(595_238_095, "1s"), []);
+    assert_eq!(many(4_000_000_000, "10s"), []);
+}
+
+#[test]
+fn a_block_for_what_others_send_is_pointed_out() {
+    let warn = |limits: &str| {
+        let conditions = "{ tcp_flags: \"ack,!syn\", destination_port: 22 }";
+        block_warns(&format!("      match: {conditions}\n      limits: {limits}\n"))
+    };
+    assert_eq!(warn("{ per: rule, rate: 50/s }"), [Code::SharedBlock]);
+    assert_eq!(warn("{ per: { ipv4_prefix: 24, ipv6_prefix: 48 }, rate: 50/s }"), [Code::SharedBlock]);
+    assert_eq!(warn("[{ per: rule, rate: 50/s }, { per: source, rate: 5/s }]"), []);
+    // Whoever comes is shed for what it sends itself.
+    assert_eq!(warn("{ per: rule, rate: 0/s }"), []);
+}
+
+#[test]
+fn management_of_the_whole_world_or_of_nobody_is_pointed_out() {
+    let warn = |network: &str| -> Vec<_> {
+        let text = format!("interfaces: {{ name: a }}\nnetwork: {{ {network} }}\n");
+        warnings(&text).iter().map(|found| (found.code, found.column)).collect()
+    };
+    let entry = |prefix: &str| warn(&format!("management: {{ prefix: {prefix}, ports: 22 }}"));
+    for prefix in ["0.0.0.0/0", "128.0.0.0/7", "\"::/0\"", "\"2000::/3\""] {
+        assert_eq!(entry(prefix), [(Code::WideManagement, Some(34))], "{prefix}");
+    }
+    for prefix in ["10.0.0.0/8", "\"fc00::/7\"", "\"fe80::/10\"", "192.0.2.1"] {
+        assert_eq!(entry(prefix), [], "{prefix}");
+    }
+    let beside = |allow: &str| {
+        warn(&format!("allow: {allow}, management: {{ prefix: [10.0.0.0/8, 192.0.2.0/24], ports: 22 }}"))
+    };
+    assert_eq!(beside("[192.0.2.0/25, 192.0.2.128/25]").len(), 1);
+    assert_eq!(beside("[192.0.2.0/25, 192.0.2.128/25]")[0].0, Code::NoEffect);
+    assert_eq!(beside("[192.0.2.0/25, 11.0.0.0/8]"), []);
+}

@@ -7,6 +7,12 @@
 
 #[path = "namespace_lifecycle/host.rs"]
 mod host;
+#[path = "namespace_lifecycle/interfaces.rs"]
+mod interfaces;
+#[path = "namespace_lifecycle/next.rs"]
+mod next;
+#[path = "namespace_lifecycle/upgrade.rs"]
+mod upgrade;
 
 use std::{fs, os::unix::process::CommandExt as _, process::Command};
 

@@ -6,14 +6,19 @@ use aya_obj::{
     Map, Object, ProgramSection,
     generated::bpf_map_type::{
         self, BPF_MAP_TYPE_ARRAY as ARRAY, BPF_MAP_TYPE_LPM_TRIE as LPM_TRIE,
-        BPF_MAP_TYPE_PERCPU_ARRAY as PERCPU_ARRAY,
+        BPF_MAP_TYPE_LRU_HASH as LRU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY as PERCPU_ARRAY,
+        BPF_MAP_TYPE_PROG_ARRAY as PROG_ARRAY, BPF_MAP_TYPE_RINGBUF as RING_BUFFER,
     },
 };
 use ratelimit::network::{program::OBJECT, state::STATE_MAPS};
 use ratelimit_common::{
+    block_table,
+    blocks::{Prefix, RULE_CAPACITY},
     packet::Parsed,
-    policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, Rule, prefilter},
+    policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, Rule, ports, prefilter},
     record::{Event, Reason, ReasonCounters, Replay, RuleCounters},
+    sample::{Budget, RING, Source, TALKERS, Talker},
+    sampler::Sampler,
 };
 
 /// `BPF_F_MMAPABLE` of linux/bpf.h.
@@ -21,6 +26,9 @@ const MMAPABLE: u32 = 1 << 10;
 /// `BPF_F_NO_PREALLOC`: the kernel refuses a trie without it.
 const NO_PREALLOC: u32 = 1;
 
+const RULE_BLOCK_SETS: usize = block_table::sets_for(RULE_CAPACITY) as usize;
+
+#[derive(Clone, Copy)]
 struct Expected {
     name: &'static str,
     kind: bpf_map_type,
@@ -43,16 +51,42 @@ const fn trie(name: &'static str, octets: usize) -> Expected {
     Expected { name, kind: LPM_TRIE, key: 4 + octets, value: 4, flags: NO_PREALLOC, entries: None }
 }
 
+const fn mmapable(array: Expected) -> Expected {
+    Expected { flags: MMAPABLE, ..array }
+}
+
 fn expected() -> Vec<Expected> {
     let chunk = prefilter::CHUNK_WORDS * size_of::<u64>();
     vec![
-        Expected { flags: MMAPABLE, ..array("buckets", 64, None) },
-        Expected { flags: MMAPABLE, ..array("rule_buckets", 64, Some(MAX_RULE_BUCKETS)) },
+        mmapable(array("buckets", 64, None)),
+        mmapable(array("rule_buckets", 64, Some(MAX_RULE_BUCKETS))),
         per_cpu("rule_counters", size_of::<RuleCounters>(), MAX_COUNTER_SLOTS),
         per_cpu("reason_counters", size_of::<ReasonCounters>(), Reason::ALL.len()),
         per_cpu("events", size_of::<u64>(), Event::ALL.len()),
+        mmapable(array("blocks", 64, None)),
+        mmapable(array("block_details", 32, None)),
+        mmapable(array("rule_blocks", 64, Some(RULE_BLOCK_SETS))),
+        mmapable(array("rule_block_details", 32, Some(8 * RULE_BLOCK_SETS))),
+        mmapable(array("offenders", 64, Some(2048))),
+        Expected { value: size_of::<Prefix>(), entries: Some(1 << 22), ..trie("block_prefixes_v4", 4) },
+        Expected { value: size_of::<Prefix>(), entries: Some(1 << 22), ..trie("block_prefixes_v6", 16) },
+        mmapable(array("block_filter_v4", chunk, Some(prefilter::CHUNKS as usize))),
+        mmapable(array("block_filter_v6", chunk, Some(prefilter::CHUNKS as usize))),
+        mmapable(array("runtime", 64, Some(1))),
+        per_cpu("sampler", size_of::<Sampler>(), 1),
+        per_cpu("sample_budget", size_of::<Budget>(), Reason::ALL.len()),
+        Expected { name: "samples", kind: RING_BUFFER, key: 0, value: 0, flags: 0, entries: Some(RING) },
+        Expected {
+            name: "talkers",
+            kind: LRU_HASH,
+            key: size_of::<Source>(),
+            value: size_of::<Talker<u64>>(),
+            flags: 0,
+            entries: Some(TALKERS),
+        },
         // Only the program itself looks into this one.
         per_cpu("scratch", size_of::<Parsed>(), 1),
+        Expected { kind: PROG_ARRAY, ..array("next", 4, Some(1)) },
         array("rules", size_of::<Rule>(), None),
         array("direct_masks", size_of::<u64>(), None),
         array("range_classes", 65_536, None),
@@ -64,6 +98,7 @@ fn expected() -> Vec<Expected> {
         trie("destinations_v6", 16),
         trie("listed_v4", 4),
         trie("listed_v6", 16),
+        array("management", ports::WORDS * size_of::<u64>(), None),
         array("prefilter_v4", chunk, None),
         array("prefilter_v6", chunk, None),
         array("replay", size_of::<Replay>(), Some(1)),

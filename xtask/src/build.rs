@@ -54,6 +54,20 @@ pub fn run(workspace: &Workspace, Options { release }: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Builds the binary of a release with the next version of all pinned layouts, for tests of upgrades, and
+/// returns where it is. Only the crates that know the version are compiled a second time.
+pub fn next_abi(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target.join("next-abi");
+    let mut cargo = workspace.cargo();
+    cargo
+        .args(["build", "--package=ratelimit-userspace", "--bin=ratelimit", "--features=next-abi"])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("CARGO_BUILD_BUILD_DIR", &workspace.target);
+    exec(&mut cargo)?;
+    Ok(folder.join("debug").join(MAIN_OBJECT))
+}
+
 /// Builds and verifies the objects, and returns where they are: `<target>/bpf/<name>.bpf.o`.
 pub fn objects(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let compiler = setup::compiler(workspace)?;

@@ -10,6 +10,8 @@
 //! Tests that need root are ignored ones, whatever file they are in: levels 3 and 4 run those too, and
 //! none is lost for standing in a file of another name.
 
+mod faults;
+
 use std::{
     env, fmt,
     io::{BufRead as _, BufReader},
@@ -28,6 +30,10 @@ pub struct Options {
     /// Run only the levels that need no root (and do not fail for leaving out the others).
     #[arg(long)]
     unprivileged: bool,
+    /// Run only the test of faults, again and again for this many minutes: restarts, kills, reloads, upgrades
+    /// and rollbacks under a flood, each round with another seed.
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["unprivileged", "filter"])]
+    soak: Option<u32>,
     /// Run only tests whose names contain one of these.
     filter: Vec<String>,
 }
@@ -52,7 +58,10 @@ struct Tally {
 const HOST_CRATES: &[&str] = &["--workspace", "--exclude", build::CRATE];
 
 /// Climbs the ladder to the end, whatever fails on the way, and fails if anything did.
-pub fn run(workspace: &Workspace, Options { unprivileged, filter }: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, Options { unprivileged, soak, filter }: &Options) -> Result<()> {
+    if let Some(minutes) = soak {
+        return faults::soak(workspace, *minutes);
+    }
     let privileged = !unprivileged && setup::is_root();
     build::objects(workspace)?;
     if privileged {
@@ -130,12 +139,15 @@ impl Level {
             cargo
         };
         // Without a name, cargo would take every test there is.
+        let upgrade = (self == Self::Namespaces && faults::are_tested(filter))
+            .then(|| faults::next_abi(workspace))
+            .transpose()?;
         let files = |level: Self, arguments: &[&str]| match integration_tests(workspace, level).as_slice() {
             [] => Ok(Tally::default()),
             names => {
                 let names: Vec<_> = names.iter().map(|name| format!("--test={name}")).collect();
                 let mut cargo = test(HOST_CRATES);
-                cargo.args(names);
+                cargo.args(names).envs(upgrade.iter().map(|path| (faults::UPGRADE, path)));
                 harness(cargo, arguments)
             }
         };

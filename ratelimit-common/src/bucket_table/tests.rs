@@ -27,6 +27,10 @@ impl Cell for AtomicU64 {
     fn add(&self, delta: u64) -> u64 {
         self.fetch_add(delta, SeqCst)
     }
+
+    fn write(&self, value: u64) {
+        self.store(value, SeqCst);
+    }
 }
 
 fn set(tags: [u64; WAYS], arrivals: [u64; WAYS]) -> Set<AtomicU64> {

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     address::prefix_mask,
     gcra::{self, Rate, TICK_SHIFT},
-    policy::unit,
+    policy::{Block, unit},
 };
 
 const SECOND: u64 = 1_000_000_000 << TICK_SHIFT;
@@ -100,7 +100,14 @@ fn limit(id: u64, units: u64, seconds: u64, burst: u64) -> Limit {
 fn rule(limits: &[Limit]) -> Rule {
     let mut all = [Limit::UNUSED; MAX_LIMITS];
     all[..limits.len()].copy_from_slice(limits);
-    Rule { limits: all, limit_count: limits.len() as u32, action: 0, counter_slot: 0, zero_limit: 0 }
+    Rule {
+        limits: all,
+        limit_count: limits.len() as u32,
+        action: 0,
+        counter_slot: 0,
+        zero_limit: 0,
+        block: Block::default(),
+    }
 }
 
 /// 10 packets a second, burst 10.

@@ -92,7 +92,7 @@ fn print_text(args: &Args, outcome: &Result<Loaded, Failure>) -> io::Result<()> 
 
 /// What a valid file holds, each section that it has with its counts.
 fn summary(config: &Config, warnings: usize) -> String {
-    let Config { interfaces, network, http } = config;
+    let Config { interfaces, network, http, admin: _ } = config;
     let mut parts = Vec::new();
     if network.is_some() || http.is_none() {
         let rules = network.as_ref().map_or(0, |network| network.rules.len());

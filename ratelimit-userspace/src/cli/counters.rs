@@ -3,15 +3,15 @@
 use std::io::{self, Write as _};
 
 use comfy_table::Table;
-use ratelimit::network::{
-    counters::{CounterMaps, Counters, LimitCount, Tally},
-    description::Description,
-    state::StateDir,
+use ratelimit::{
+    admin::{client::Client, read},
+    network::counters::{Counters, LimitCount, Tally},
 };
 
 use super::{
-    Exit, PinDir,
-    output::{number, table},
+    Exit,
+    output::{Style, number, table, write_json, write_table},
+    target::Target,
 };
 
 /// Show what was passed and shed, by rule and by reason, whether a daemon runs or not
@@ -44,26 +44,24 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "json")]
     all: bool,
     #[command(flatten)]
-    pin_dir: PinDir,
+    target: Target,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let state = StateDir::new(&args.pin_dir.path);
-    let mut out = io::stdout().lock();
-    let policy = if state.exists()? { Description::read(&state.state())? } else { None };
-    let Some(policy) = policy else {
-        anyhow::bail!("there are no counters: no policy is pinned in {}", state.root().display());
-    };
-    let counters = CounterMaps::pinned(&state.state())?.read(&policy.rules)?;
+    let counters = args.target.read(read::counters, Client::counters)?;
+    let stdout = io::stdout();
+    let style = Style::of(&stdout);
+    let mut out = stdout.lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &counters)?;
-        writeln!(out)?;
-    } else {
-        let shown = tables(&counters, args.all).into_iter().filter(|table| !table.is_empty());
-        for (index, table) in shown.enumerate() {
-            let gap = if index > 0 { "\n" } else { "" };
-            writeln!(out, "{gap}{}", table.trim_fmt())?;
+        write_json(&mut out, &counters)?;
+        return Ok(Exit::Success);
+    }
+    let shown = tables(&counters, args.all).into_iter().filter(|table| !table.is_empty());
+    for (index, table) in shown.enumerate() {
+        if index > 0 {
+            writeln!(out)?;
         }
+        write_table(&mut out, &table, style)?;
     }
     Ok(Exit::Success)
 }

@@ -36,6 +36,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Err(StateError::Locked { holder, .. }) => (None, Some(holder)),
         Err(error) => return Err(error.into()),
     };
+    // First, so that a daemon that runs attaches to no interface that comes meanwhile.
+    state.forget_program()?;
     let names = Links::new(state.links()).remove_all()?;
     let removed = state.remove(lock.as_ref())?;
     match names.as_slice() {

@@ -1,216 +1,71 @@
 //! `ratelimit explain`.
 
-use std::{
-    io::{self, Write},
-    net::IpAddr,
-};
+mod packet;
+mod request;
 
-use anyhow::{Context as _, bail};
-use bytes::Bytes;
-use http::Method;
-use ratelimit::{
-    config::http::Http,
-    http::{
-        clock::Clock,
-        explain::{Counter, Explained, ExplainedRule, Explanation},
-        identify::Identifier,
-        limiter::Limiter,
-        wire::Question,
-    },
-};
-use serde::Serialize;
-use serde_json::{Value, json};
+use std::path::PathBuf;
 
-use super::{
-    Exit,
-    output::number,
-    question::{self, Entries, Source},
-};
+use super::{Exit, question::Source, target::Target};
 
-/// Say which rules a request meets, what their limits mean, and what would be decided now
+/// Say what becomes of a packet or a request, by which stage and rule, and why
 ///
-/// Nothing is charged. The running daemon is asked, for it knows the counters; when none answers, the rules
-/// file alone tells, as if nothing had been counted yet. Secrets show as what stands for them (HMAC).
+/// A packet is given by flags. Each stage before the rules tells why it decides or does not, each rule before
+/// the one that the packet meets the condition that does not hold, and each limit of that rule what is left in
+/// its bucket now. The policy in force is explained, or that of a rules file; the buckets are those in the kernel
+/// if there are any, and nothing is taken from them.
+///
+/// A request is asked about at the running daemon, for it knows the counters; when none answers, the rules file
+/// alone tells, as if nothing had been counted yet. Nothing is charged. Secrets show as what stands for them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+--json prints, for a packet, one object
+  packet    words
+  assumed   list of words: what was not said and matters
+  stages    list of {stage, decides, why}: allow, management, deny, blocked, neighbour
+  rules     list of {rule, matches, why}, up to the one that it meets; empty if a stage decides
+  limits    list of {limit, unit, left, of, cost, admits, wait, full_in}
+  verdict   {verdict: \"pass\"|\"shed\"|\"would_shed\", reason, rule, limit}
+  buckets   \"live\", or \"full\": as if nobody had sent yet
+and for a request
+  {\"counted\":\"daemon|nothing\",\"domain\",\"descriptors\":[{\"entries\",\"rule\",\"replaced\",\"counter\"}],\"answer\"}
+
 Exit codes:
   0  explained
-  1  the rules file is invalid, or the daemon refuses
+  1  the rules file is invalid, no policy is in force, or the daemon refuses
   2  bad usage, or a file that cannot be read
+  3  this user may not read the pins; with --config it need not
 
 Examples:
+  ratelimit explain --source 192.0.2.7 --protocol tcp --destination-port 443 --syn
+  ratelimit explain --source 2001:db8::7 --icmp-type echo-request --config rules.yaml --json
   ratelimit explain --config rules.yaml --request 'GET /api/users/7?x=1' --peer 192.0.2.1
-  ratelimit explain --config rules.yaml --request 'POST /login' --peer 192.0.2.1 --header 'X-Api-Key: k'
   ratelimit explain --config rules.yaml --domain api --descriptor client_ip=192.0.2.1 --json")]
 pub(super) struct Args {
-    #[command(flatten)]
-    source: Source,
-    /// A request: method and target
-    #[arg(long, value_name = "METHOD TARGET", conflicts_with_all = ["domain", "descriptor"])]
-    request: Option<String>,
-    /// The address that the request comes from; absent: a trusted peer, as on a Unix socket
-    #[arg(long, value_name = "ADDRESS", requires = "request")]
-    peer: Option<IpAddr>,
-    /// A header of the request, as in 'X-Api-Key: k'; repeatable
-    #[arg(long, value_name = "NAME: VALUE", requires = "request")]
-    header: Vec<String>,
-    /// The domain of the descriptors
-    #[arg(long, value_name = "NAME", requires = "descriptor")]
-    domain: Option<String>,
-    /// A descriptor: key=value, more entries behind commas; `\,` is a comma within a value; repeatable
-    #[arg(long, value_name = "ENTRIES", requires = "domain", required_unless_present = "request")]
-    descriptor: Vec<Entries>,
-    /// How often the request counts
-    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
-    hits: i64,
+    /// The rules file; for a packet: absent, the policy in force
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// File with the bearer token that the daemon wants from peers that are not on its host
+    #[arg(long, value_name = "FILE", conflicts_with = "source")]
+    token_file: Option<PathBuf>,
     /// Print one object
-    ///
-    /// {"counted":"daemon|nothing","domain","descriptors":[{"entries","rule","replaced","counter"}],"answer"}
     #[arg(long)]
     json: bool,
-}
-
-/// For programs.
-#[derive(Serialize)]
-struct Report<'a> {
-    counted: &'static str,
-    #[serde(flatten)]
-    explanation: &'a Explanation,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    packet: packet::Asked,
+    #[command(flatten)]
+    request: request::Flags,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let http = args.source.http()?;
-    let question = args.question()?;
-    let (live, explanation) = match live(args, &http, &question)? {
-        Some(explanation) => (true, explanation),
-        None => (false, offline(http, question)?),
-    };
-    let mut out = io::stdout().lock();
-    if args.json {
-        let counted = if live { "daemon" } else { "nothing" };
-        serde_json::to_writer(&mut out, &Report { counted, explanation: &explanation })?;
-        writeln!(out)?;
-    } else {
-        write_text(&mut out, &explanation, live)?;
-    }
-    Ok(Exit::Success)
-}
-
-/// What the daemon says. `None`: there is none.
-fn live(args: &Args, http: &Http, question: &Value) -> anyhow::Result<Option<Explanation>> {
-    if http.listen.is_none() {
-        return Ok(None);
-    }
-    let body = Bytes::from(serde_json::to_vec(question)?);
-    match args.source.ask(http, Method::POST, "/v1/explain", body) {
-        Ok(Some(answer)) => {
-            let explanation = serde_json::from_slice(&answer);
-            explanation.map(Some).context("the daemon answered in words of another version")
+    let Args { packet, request, config, token_file, json, target } = args;
+    match (packet.source(), config) {
+        (Some(source), config) => packet::run(packet, source, config.as_deref(), target, *json),
+        (None, Some(config)) => {
+            request::run(request, &Source::new(config.clone(), token_file.clone()), *json)
         }
-        Ok(None) => bail!("what listens there does not explain; is it a `ratelimit daemon` of this version?"),
-        Err(error) if question::unreachable(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// What the rules file alone says. Secrets have another stand-in than the daemon's.
-fn offline(mut http: Http, question: Value) -> anyhow::Result<Explanation> {
-    const KEY: [u8; 32] = [0; 32];
-    let identifier = Identifier::new(&http, KEY);
-    http.domains = identifier.domains(&http);
-    let question: Question = serde_json::from_value(question)?;
-    let identity = question.identify(&identifier)?;
-    Ok(Explanation::new(&Limiter::new(&http, KEY), identity, Clock::new().now()))
-}
-
-fn write_text(out: &mut impl Write, explanation: &Explanation, live: bool) -> io::Result<()> {
-    let Explanation { domain, descriptors, answer } = explanation;
-    match domain {
-        Some(domain) => writeln!(out, "domain {domain}")?,
-        None => writeln!(out, "no item of `identify` makes a descriptor of this request")?,
-    }
-    if domain.is_some() && descriptors.is_empty() {
-        writeln!(out, "  no descriptor: what its entries are made of is missing, so nothing limits it")?;
-    }
-    for Explained { entries, rule, replaced, counter } in descriptors {
-        let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        writeln!(out, "\n{}", entries.join(", "))?;
-        match (rule, replaced) {
-            (Some(rule), _) => write_rule(out, rule)?,
-            (None, Some(replaced)) => writeln!(out, "  rule {replaced} does not apply: another replaces it")?,
-            (None, None) => writeln!(out, "  no rule matches")?,
-        }
-        if let Some(Counter { identity, used, limit, remaining, reset }) = counter {
-            let [used, limit, remaining] = [used, limit, remaining].map(|units| number(*units));
-            writeln!(
-                out,
-                "  counter {identity}: {used} used, {remaining} of {limit} left, reset in {reset} s"
-            )?;
-        }
-    }
-    writeln!(out, "\ndecision: {}", decision(answer))?;
-    if !live {
-        writeln!(out, "No daemon answers, so this is as if nothing had been counted yet.")?;
-    }
-    Ok(())
-}
-
-fn write_rule(out: &mut impl Write, rule: &ExplainedRule) -> io::Result<()> {
-    let ExplainedRule { name, id, means, shadow, quota, replaces } = rule;
-    let place = if name == id { String::new() } else { format!(" ({id})") };
-    writeln!(out, "  rule {name}{place}: {means}")?;
-    if *shadow {
-        writeln!(out, "  shadow mode: counted, never denies")?;
-    }
-    if *quota {
-        writeln!(out, "  quota: denies only when all quotas of the request do")?;
-    }
-    if !replaces.is_empty() {
-        writeln!(out, "  replaces {}", replaces.join(", "))?;
-    }
-    Ok(())
-}
-
-fn decision(answer: &Value) -> String {
-    let word = answer["decision"].as_str().unwrap_or("unknown");
-    let rule = answer["rule"].as_str().map(|rule| format!(", by {rule}")).unwrap_or_default();
-    let wait = match (word, &answer["retry_after"], &answer["delay"]) {
-        ("deny", Value::Number(seconds), _) => format!("; it passes after {seconds} s"),
-        ("deny", _, _) => "; it never passes".to_owned(),
-        ("delay", _, Value::Number(seconds)) => format!("; held for {seconds} s"),
-        _ => String::new(),
-    };
-    format!("{word}{rule}{wait}")
-}
-
-// === impl Args ===
-
-impl Args {
-    /// As `/v1/check` takes it.
-    fn question(&self) -> anyhow::Result<Value> {
-        let Self { request, peer, header, domain, descriptor, hits, .. } = self;
-        let Some(request) = request else {
-            let entries = descriptor.iter().map(|Entries(entries)| json!({ "entries": entries }));
-            let entries: Vec<Value> = entries.collect();
-            return Ok(json!({ "domain": domain, "descriptors": entries, "hits": hits }));
-        };
-        let (method, target) = request
-            .split_once(' ')
-            .with_context(|| format!("`{request}` is no request; write it as in 'GET /path'"))?;
-        let mut headers = serde_json::Map::new();
-        for header in header {
-            let (name, value) = header
-                .split_once(':')
-                .with_context(|| format!("`{header}` is no header; write it as in 'Name: value'"))?;
-            let values = headers.entry(name.trim().to_lowercase()).or_insert_with(|| json!([]));
-            if let Value::Array(values) = values {
-                values.push(json!(value.trim()));
-            }
-        }
-        let mut request = json!({ "method": method, "path": target.trim(), "headers": headers });
-        if let Some(peer) = peer {
-            request["peer"] = json!(peer);
-        }
-        Ok(json!({ "request": request, "hits": hits }))
+        // Clap asks for one of them.
+        (None, None) => anyhow::bail!("which packet or request?"),
     }
 }

@@ -35,6 +35,11 @@ struct Problem {
 // === impl Source ===
 
 impl Source {
+    /// The daemon of a rules file.
+    pub(super) fn new(config: PathBuf, token_file: Option<PathBuf>) -> Self {
+        Self { config, token_file }
+    }
+
     /// The `http:` section of the rules file.
     pub(super) fn http(&self) -> anyhow::Result<Http> {
         let http = config::load(&self.config)?.config.http;

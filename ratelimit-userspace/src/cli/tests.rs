@@ -9,7 +9,7 @@ fn the_command_line_is_consistent() {
 
 #[test]
 fn every_verb_has_an_example() {
-    for verb in Cli::command().get_subcommands_mut() {
+    for verb in Cli::command().get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
         let name = verb.get_name().to_owned();
         let help = verb.render_long_help().to_string();
         assert!(help.contains(&format!("ratelimit {name}")), "{name}:\n{help}");
@@ -24,7 +24,7 @@ fn errors_choose_the_exit_code() {
     assert_eq!(classify(&anyhow::Error::new(wrapped)), Exit::Unsupported);
     let state = DaemonError::from(StateError::from(Lacking::TypeInformation));
     assert_eq!(classify(&anyhow::Error::new(state)), Exit::Unsupported);
-    let missing = config::load(std::path::Path::new("/nonexistent/rules.yaml")).expect_err("no such file");
+    let missing = config::load(Path::new("/nonexistent/rules.yaml")).expect_err("no such file");
     assert_eq!(classify(&anyhow::Error::new(DaemonError::from(missing))), Exit::Usage);
     let denied = io::Error::from(io::ErrorKind::PermissionDenied);
     assert_eq!(classify(&anyhow::Error::new(denied).context("failed to look")), Exit::Unsupported);

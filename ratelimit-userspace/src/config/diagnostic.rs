@@ -193,6 +193,16 @@ impl Mistake {
     pub(super) fn nearest(self, nearest: Option<impl Into<String>>) -> Self {
         Self { nearest: nearest.map(Into::into), ..self }
     }
+
+    /// All that is known of it, where it stands in no file.
+    pub(super) fn in_a_line(self) -> String {
+        let Self { code: _, message, expected, nearest } = self;
+        match (nearest, expected) {
+            (Some(nearest), _) => format!("{message}; did you mean `{nearest}`?"),
+            (None, Some(expected)) => format!("{message}; expected: {expected}"),
+            (None, None) => message,
+        }
+    }
 }
 
 // === impl Diagnostics ===

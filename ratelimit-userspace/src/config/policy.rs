@@ -1,21 +1,30 @@
 //! What a rules file means: checked, in base units, with every default filled in.
 
 use std::{
+    net::SocketAddr,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use ipnet::IpNet;
+use ratelimit_common::gcra;
+use serde::{Deserialize, Serialize};
+
+use super::interface_pattern::Pattern;
+pub(crate) use super::interface_pattern::is_pattern;
 
 /// A whole rules file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Interfaces to protect, in file order; names are unique.
+    /// Interfaces to protect, in file order; no two mean the same one.
     pub interfaces: Vec<Interface>,
     /// The layer 3/4 policy, if the file has one.
     pub network: Option<Network>,
     /// The limits on requests, if the file has any.
     pub http: Option<super::http::Http>,
+    /// Who may ask the daemon over TCP.
+    pub admin: Admin,
 }
 
 impl Config {
@@ -23,17 +32,42 @@ impl Config {
     pub fn files(&self, rules_file: &Path) -> Vec<PathBuf> {
         let deny_files = self.network.iter().flat_map(|network| network.deny_files.iter().cloned());
         let http = self.http.iter().flat_map(|http| http.files().into_iter().map(Path::to_owned));
-        std::iter::once(rules_file.to_owned()).chain(deny_files).chain(http).collect()
+        let Admin { listen: _, token_file, write_token_file } = &self.admin;
+        let admin = token_file.iter().chain(write_token_file).cloned();
+        std::iter::once(rules_file.to_owned()).chain(deny_files).chain(http).chain(admin).collect()
     }
 }
 
-/// One interface.
+/// The admin API beside its Unix socket, which is always there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admin {
+    /// A loopback address to listen on; absent: none.
+    pub listen: Option<SocketAddr>,
+    /// The file with the token that may look.
+    pub token_file: Option<PathBuf>,
+    /// The file with the token that may also change.
+    pub write_token_file: Option<PathBuf>,
+}
+
+/// One interface, or a pattern of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Its name; or a pattern, in which `*` stands for any characters, `?` for one and `[…]` for one of those.
     pub name: String,
     /// How to attach to it.
     pub mode: AttachMode,
+}
+
+impl Interface {
+    /// Whether the name is a pattern, which may mean no interface or many.
+    pub fn is_pattern(&self) -> bool {
+        is_pattern(&self.name)
+    }
+
+    /// Whether an interface of this name is meant. A pattern never means `lo`.
+    pub fn matches(&self, name: &str) -> bool {
+        Pattern::new(&self.name).is_ok_and(|pattern| pattern.matches(name))
+    }
 }
 
 /// How to attach.
@@ -49,7 +83,7 @@ pub enum AttachMode {
 }
 
 /// The layer 3/4 policy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// `monitor`: count what would be shed, shed nothing.
     pub monitor: bool,
@@ -67,10 +101,55 @@ pub struct Network {
     pub rules: Vec<Rule>,
     /// The deny files as resolved against the rules file's directory, for messages and for watching.
     pub deny_files: Vec<PathBuf>,
+    /// Who is never shed, on which ports.
+    pub management: Vec<Management>,
+    /// Blocks that commands make.
+    pub blocks: Blocks,
+    /// A pinned XDP program that gets what passes.
+    pub next: Option<PathBuf>,
+}
+
+/// Packets of these sources to these ports are never shed; both must match.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Management {
+    /// The sources, host bits zero.
+    pub prefix: IpNet,
+    /// Destination ports of TCP, UDP and SCTP.
+    pub ports: Vec<RangeInclusive<u16>>,
+}
+
+/// Blocks that commands make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocks {
+    /// How many there may be, single addresses and prefixes each. The memory grows as they come.
+    pub capacity: u32,
+}
+
+impl Management {
+    /// How many prefixes there may be.
+    pub const MAX: usize = ratelimit_common::policy::MAX_MANAGEMENT;
+}
+
+impl Block {
+    /// What [`Self::within`] may be.
+    pub const WITHIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
+    /// What [`Self::duration`] may be.
+    pub const DURATION: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(365 * 24);
+}
+
+impl Blocks {
+    /// The capacities that may be asked for.
+    pub const CAPACITY: RangeInclusive<u32> = 1024..=1 << 22;
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self { capacity: 1 << 20 }
+    }
 }
 
 /// What a clean stop leaves behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStop {
     /// Enforcement goes on with the last policy.
     #[default]
@@ -80,7 +159,7 @@ pub enum OnStop {
 }
 
 /// How sources are told apart and kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// Bits of an IPv4 source that make one client, 1 to 32. Default 32.
     pub ipv4_prefix: u8,
@@ -104,7 +183,7 @@ impl Default for Sources {
 }
 
 /// What happens to a new source when the table is full of live buckets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenFull {
     /// It starts with room for one packet.
     #[default]
@@ -116,7 +195,7 @@ pub enum WhenFull {
 }
 
 /// One rule.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Unique in the file.
     pub name: String,
@@ -126,12 +205,25 @@ pub struct Rule {
     pub limits: Vec<Limit>,
     /// `action: count`: refusals are counted, not shed.
     pub count_only: bool,
+    /// When a source is blocked altogether.
+    pub block: Option<Block>,
     /// Where the rule stands in the file, 1-based.
     pub line: u32,
 }
 
+/// A source of which a rule sheds this many packets within this time is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Shed packets, 1 to 2^32 - 1.
+    pub after: u32,
+    /// The time to count them in, 1 s to 1 day.
+    pub within: Duration,
+    /// How long it is blocked, 1 s to 365 days. The key is `for`.
+    pub duration: Duration,
+}
+
 /// What a rule applies to. `None` means any; conditions are ANDed, values within one are ORed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Match {
     /// Source prefixes, host bits zero.
     pub source: Option<Vec<IpNet>>,
@@ -156,7 +248,7 @@ pub struct Match {
 }
 
 /// TCP flags that must be set and that must be clear; the others are ignored. Bits as in the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpFlags {
     /// Must be set.
     pub set: u8,
@@ -165,7 +257,7 @@ pub struct TcpFlags {
 }
 
 /// An ICMP type of one family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IcmpType {
     /// ICMP for IPv4.
     V4(u8),
@@ -174,7 +266,7 @@ pub enum IcmpType {
 }
 
 /// Which part of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FragmentKind {
     /// A whole datagram.
     None,
@@ -185,7 +277,7 @@ pub enum FragmentKind {
 }
 
 /// A VLAN condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vlan {
     /// The outer tag has this id.
     Id(u16),
@@ -194,7 +286,7 @@ pub enum Vlan {
 }
 
 /// One limit of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// Who shares a bucket.
     pub per: Per,
@@ -205,7 +297,7 @@ pub struct Limit {
 }
 
 /// Who shares a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Per {
     /// One client, as [`Sources`] tells them apart.
     Source,
@@ -221,7 +313,7 @@ pub enum Per {
 }
 
 /// What is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
     /// Packets.
     Packets,
@@ -230,10 +322,19 @@ pub enum Unit {
 }
 
 /// A rate and a burst, known to be representable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Packets or bytes per time.
-    pub rate: ratelimit_common::gcra::Rate,
+    #[serde(with = "Rate")]
+    pub rate: gcra::Rate,
     /// Packets or bytes that a full bucket holds.
     pub burst: u64,
+}
+
+/// [`gcra::Rate`], as it is written down.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "gcra::Rate")]
+struct Rate {
+    units: u64,
+    nanos: u64,
 }

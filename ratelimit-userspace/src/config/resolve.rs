@@ -1,6 +1,9 @@
 //! What the file means. Each function reads all keys of one mapping before it gives up on any, so that
 //! one run finds every mistake.
 
+mod admin;
+mod interfaces;
+mod management;
 mod rule;
 
 use std::{
@@ -17,7 +20,7 @@ use super::{
     diagnostic::{Code, Diagnostics, Mistake, Place, Quoted, Reported},
     file::{Entry, Node},
     http,
-    policy::{AttachMode, Config, Interface, Match, Network, OnStop, Rule, Sources, WhenFull},
+    policy::{Admin, Blocks, Config, Match, Network, OnStop, Rule, Sources, WhenFull},
     section::{Section, all, scalar},
     shape,
     value::{self, address, choice, number},
@@ -38,7 +41,7 @@ pub(super) fn config(
     diagnostics: &mut Diagnostics<'_>,
 ) -> Result<Config, Reported> {
     let section = Section::open(&shape::FILE, root, diagnostics)?;
-    let interfaces = interfaces(&section, diagnostics);
+    let interfaces = interfaces::interfaces(&section, diagnostics);
     let network = match section.node("network", diagnostics) {
         Ok(Some(node)) => network(node, directory, diagnostics).map(Some),
         Ok(None) => Ok(None),
@@ -47,6 +50,14 @@ pub(super) fn config(
     let http = match section.node("http", diagnostics) {
         Ok(Some(node)) => http::read(node, directory, diagnostics).map(Some),
         Ok(None) => Ok(None),
+        Err(reported) => Err(reported),
+    };
+    let admin = match section.node("admin", diagnostics) {
+        Ok(Some(node)) => {
+            let requests = http.as_ref().ok().and_then(Option::as_ref);
+            admin::admin(node, directory, requests, diagnostics)
+        }
+        Ok(None) => Ok(Admin::default()),
         Err(reported) => Err(reported),
     };
     let named = section.entry("interfaces").is_some() || section.misspelt("interfaces").is_some();
@@ -60,32 +71,7 @@ pub(super) fn config(
         );
         diagnostics.warn(*place, mistake);
     }
-    Ok(Config { interfaces: interfaces?, network: network?, http: http? })
-}
-
-fn interfaces(file: &Section<'_>, diagnostics: &mut Diagnostics<'_>) -> Result<Vec<Interface>, Reported> {
-    let Some(nodes) = file.some_nodes("interfaces", diagnostics)? else { return Ok(Vec::new()) };
-    let mut names = Names::new();
-    all(nodes.iter().map(|node| interface(node, &mut names, diagnostics)))
-}
-
-fn interface(
-    node: &Node,
-    names: &mut Names,
-    diagnostics: &mut Diagnostics<'_>,
-) -> Result<Interface, Reported> {
-    let section = Section::open(&shape::INTERFACE, node, diagnostics)?;
-    let name = name(&section, names, diagnostics, value::interface_name);
-    let mode = section.one(
-        "mode",
-        diagnostics,
-        choice(&[
-            ("auto", AttachMode::Auto),
-            ("native", AttachMode::Native),
-            ("generic", AttachMode::Generic),
-        ]),
-    );
-    Ok(Interface { name: name?, mode: mode?.unwrap_or_default() })
+    Ok(Config { interfaces: interfaces?, network: network?, http: http?, admin: admin? })
 }
 
 /// Reads a `name` that no other of `names` has.
@@ -119,10 +105,17 @@ fn network(node: &Node, directory: &Path, diagnostics: &mut Diagnostics<'_>) -> 
     };
     let malformed_pass = section.one("malformed", diagnostics, choice(&[("drop", false), ("pass", true)]));
     let allow = prefixes(&section, "allow", diagnostics);
+    let management = management::management(&section, allow.as_deref().unwrap_or_default(), diagnostics);
     let mut deny = prefixes(&section, "deny", diagnostics);
     let deny_files = deny_files(&section, directory, deny.as_mut().ok(), diagnostics);
     let listed = [&allow, &deny].map(|list| list.as_deref().unwrap_or_default());
+    let blocks = match section.node("blocks", diagnostics) {
+        Ok(Some(node)) => blocks(node, diagnostics),
+        Ok(None) => Ok(Blocks::default()),
+        Err(reported) => Err(reported),
+    };
     let rules = rules(&section, sources.as_ref().ok(), &listed, diagnostics);
+    let next = section.one("next", diagnostics, value::absolute_path);
     Ok(Network {
         monitor: monitor?.unwrap_or(false),
         on_stop: on_stop?.unwrap_or_default(),
@@ -132,7 +125,16 @@ fn network(node: &Node, directory: &Path, diagnostics: &mut Diagnostics<'_>) -> 
         deny: deny?,
         rules: rules?,
         deny_files: deny_files?,
+        management: management?,
+        blocks: blocks?,
+        next: next?,
     })
+}
+
+fn blocks(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Blocks, Reported> {
+    let section = Section::open(&shape::BLOCKS, node, diagnostics)?;
+    let capacity = section.one("capacity", diagnostics, number(Blocks::CAPACITY))?;
+    Ok(capacity.map_or_else(Blocks::default, |capacity| Blocks { capacity }))
 }
 
 fn sources(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Sources, Reported> {

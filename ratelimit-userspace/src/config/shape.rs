@@ -16,6 +16,7 @@ const ADDRESSES: &str = "addresses or prefixes such as 192.0.2.0/24 or 2001:db8:
 const PORTS: &str = "ports, 0 to 65535, or inclusive ranges such as \"5000-5010\"";
 const IPV4_PREFIX: &str = "a prefix length, 1 to 32";
 const IPV6_PREFIX: &str = "a prefix length, 1 to 128";
+const TOKEN_FILE: &str = "the path of a file that holds one token of at least 16 bytes";
 
 /// The whole file.
 pub(super) const FILE: Shape = Shape {
@@ -24,6 +25,7 @@ pub(super) const FILE: Shape = Shape {
         ("interfaces", "a list of interfaces such as { name: eth0 }"),
         ("network", "a mapping with the layer 3/4 policy"),
         ("http", "a mapping with the limits on requests, such as { listen: 127.0.0.1:8081, rules: rules.d }"),
+        ("admin", "a mapping such as { listen: 127.0.0.1:9100, token_file: admin.token }"),
     ],
 };
 
@@ -31,7 +33,11 @@ pub(super) const FILE: Shape = Shape {
 pub(super) const INTERFACE: Shape = Shape {
     what: "an interface",
     keys: &[
-        ("name", "an interface name such as eth0: 1 to 15 bytes without `/`, `:` and spaces"),
+        (
+            "name",
+            "an interface name such as eth0, or a pattern such as \"eth*\" (`*` any characters, `?` one, `[0-9]` \
+             one of those): 1 to 15 bytes without `/`, `:` and spaces",
+        ),
         ("mode", "auto, native or generic"),
     ],
 };
@@ -48,10 +54,23 @@ pub(super) const NETWORK: Shape = Shape {
         ),
         ("malformed", "drop or pass"),
         ("allow", ADDRESSES),
+        ("management", "a list of entries such as { prefix: 192.0.2.0/24, ports: 22 }"),
         ("deny", ADDRESSES),
         ("deny_files", "paths, relative to the directory of the rules file"),
+        ("blocks", "a mapping such as { capacity: 1048576 }"),
         ("rules", "a list of rules such as { name: web, match: { protocol: tcp }, limits: [...] }"),
+        ("next", "the absolute path of a pinned XDP program, such as /sys/fs/bpf/other"),
     ],
+};
+
+/// One of `management`.
+pub(super) const MANAGEMENT: Shape =
+    Shape { what: "a management entry", keys: &[("prefix", ADDRESSES), ("ports", PORTS)] };
+
+/// `blocks`.
+pub(super) const BLOCKS: Shape = Shape {
+    what: "blocks",
+    keys: &[("capacity", "a number of single addresses, and of prefixes, 1024 to 4194304")],
 };
 
 /// `sources`.
@@ -73,6 +92,17 @@ pub(super) const RULE: Shape = Shape {
         ("match", "a mapping of conditions such as { protocol: udp, destination_port: 53 }"),
         ("limits", "1 to 4 limits such as { per: source, rate: 50/s, burst: 100 }"),
         ("action", "shed or count"),
+        ("block", "a mapping such as { after: 1000, within: 10s, for: 10m }"),
+    ],
+};
+
+/// `block`.
+pub(super) const BLOCK: Shape = Shape {
+    what: "block",
+    keys: &[
+        ("after", "a number of shed packets, 1 to 4294967295"),
+        ("within", "a time such as 10s, from 1s to 1d"),
+        ("for", "a time such as 10m, from 1s to 365d"),
     ],
 };
 
@@ -114,6 +144,16 @@ pub(super) const LIMIT: Shape = Shape {
 /// `per`, as a mapping.
 pub(super) const PREFIX: Shape =
     Shape { what: "per", keys: &[("ipv4_prefix", IPV4_PREFIX), ("ipv6_prefix", IPV6_PREFIX)] };
+
+/// `admin`.
+pub(super) const ADMIN: Shape = Shape {
+    what: "admin",
+    keys: &[
+        ("listen", "a loopback address and a port such as 127.0.0.1:9100 or [::1]:9100"),
+        ("token_file", TOKEN_FILE),
+        ("write_token_file", TOKEN_FILE),
+    ],
+};
 
 // === impl Shape ===
 

@@ -89,6 +89,16 @@ pub(super) fn path(directory: &Path) -> impl Fn(&str) -> Result<PathBuf, Mistake
     }
 }
 
+/// Reads a path that stands for itself, whatever directory the rules file is in.
+pub(super) fn absolute_path(text: &str) -> Result<PathBuf, Mistake> {
+    let path = path(Path::new(""))(text)?;
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(Mistake::new(Code::BadValue, format!("{} is no absolute path", Quoted(text))))
+    }
+}
+
 /// Reads a name that others choose: of a domain, a key, a tier, a rule in a rule file.
 pub(super) fn label(text: &str) -> Result<String, Mistake> {
     const MAX_BYTES: usize = 255;
@@ -139,21 +149,6 @@ pub(super) fn lengths(text: &str) -> Result<RangeInclusive<u32>, Mistake> {
             Some(high) if is_digits(high) => mistake.nearest(Some(format!("0-{high}"))),
             _ => mistake,
         }),
-    }
-}
-
-/// Reads the name of an interface, as the kernel allows it (`dev_valid_name`, net/core/dev.c).
-pub(super) fn interface_name(text: &str) -> Result<String, Mistake> {
-    /// `IFNAMSIZ` without the final zero.
-    const MAX_BYTES: usize = 15;
-    let mistake = |words: &str| Mistake::new(Code::BadName, format!("{} {words}", Quoted(text)));
-    let stray = text.chars().find(|c| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control());
-    match stray {
-        _ if text.is_empty() => Err(mistake("is empty")),
-        _ if text.len() > MAX_BYTES => Err(mistake("is longer than 15 bytes")),
-        _ if text == "." || text == ".." => Err(mistake("cannot be an interface")),
-        Some(_) => Err(mistake("holds a character that no interface name has")),
-        None => Ok(text.to_owned()),
     }
 }
 

@@ -1,12 +1,15 @@
 //! What is allowed but probably not meant: rules that no packet can reach, rules that also meet replies to
 //! the host's own connections, limits that another limit makes idle.
 
+mod block;
 pub(super) mod http;
+mod management;
 mod reach;
 
 use ipnet::IpNet;
 
 use self::reach::Reach;
+pub(super) use self::{block::block, management::management};
 use super::{
     diagnostic::{Code, Diagnostics, Mistake, Place, Quoted},
     policy::{Bucket, Limit, Match, Per, Rule, Sources},
@@ -70,6 +73,12 @@ pub(super) fn limits(
             diagnostics.warn(*place, Mistake::new(Code::NeverBites, message).expected(expected));
         }
     }
+}
+
+/// Warns about a setting that changes nothing.
+pub(super) fn no_effect(key: &str, why: &str, place: Place, diagnostics: &mut Diagnostics<'_>) {
+    let mistake = Mistake::new(Code::NoEffect, format!("`{key}` changes nothing here: {why}"));
+    diagnostics.warn(place, mistake.expected(format!("no `{key}`")));
 }
 
 /// Both are charged with the same packets, or neither: the one that holds less at every moment refuses

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use self::key::KeyError;
 use crate::{
+    admin,
     config::http::{Domain, Http, Listen},
     http::{
         clock::Clock,
@@ -64,6 +65,12 @@ pub(super) struct Requests {
     front: Arc<Front>,
     check: Option<Listener>,
     grpc: Option<Listener>,
+}
+
+/// Another configuration, ready to be put in force.
+pub(super) struct Prepared {
+    config: Http,
+    front: serve::Prepared,
 }
 
 /// Answering.
@@ -161,16 +168,18 @@ impl Requests {
 // === impl Serving ===
 
 impl Serving {
-    /// Puts another configuration in force, all at once or not at all.
-    pub(super) fn reload(&self, config: &Http, reason: &str) {
+    /// Reads and checks all that another configuration needs; nothing changes yet.
+    pub(super) fn prepare(&self, config: &Http) -> Result<Prepared, TokenError> {
         let identifier = Arc::new(Identifier::new(config, self.key));
         let config = resolved(config, &identifier);
-        // The one step that can fail comes first.
-        if let Err(error) = self.front.reload(&config, identifier) {
-            warn!("{reason}: the files are not used, what was in force still is: {error}");
-            self.reload_failed();
-            return;
-        }
+        let front = Front::prepare(&config, identifier)?;
+        Ok(Prepared { config, front })
+    }
+
+    /// Puts another configuration in force.
+    pub(super) fn put(&self, prepared: Prepared, reason: &str) {
+        let Prepared { config, front } = prepared;
+        self.front.put(front);
         self.limiter.reload(&config);
         self.metrics.reloaded(true);
         let rules = config.domains.iter().map(Domain::rule_count).sum::<usize>();
@@ -183,11 +192,23 @@ impl Serving {
         }
     }
 
-    /// Reads anew what the configuration only names, the token files.
-    pub(super) fn refresh(&self, config: &Http, reason: &str) {
-        let identifier = Arc::new(Identifier::new(config, self.key));
-        if let Err(error) = self.front.reload(config, identifier) {
-            warn!("{reason}: the tokens that were in force still are: {error}");
+    /// Puts in force what was read anew for a configuration that is the same: the token files.
+    pub(super) fn refresh(&self, prepared: Prepared) {
+        self.front.put(prepared.front);
+    }
+
+    /// Takes back that the files are of no use: they say again what is in force.
+    pub(super) fn reload_recovered(&self) {
+        self.metrics.reloaded(true);
+    }
+
+    /// What the admin API shows of them.
+    pub(super) fn shared(&self) -> admin::handle::Requests {
+        let Self { limiter, metrics, clock, .. } = self;
+        admin::handle::Requests {
+            limiter: Arc::clone(limiter),
+            metrics: Arc::clone(metrics),
+            clock: Arc::clone(clock),
         }
     }
 

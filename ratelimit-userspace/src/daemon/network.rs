@@ -5,8 +5,9 @@
 //! enforcement goes on with the same policy, and the next start adopts it.
 
 use std::{
-    collections::BTreeSet,
-    io,
+    cell::{Cell, RefCell},
+    fmt, io,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -17,14 +18,18 @@ use tracing::{info, warn};
 
 use super::{DaemonError, Settings};
 use crate::{
-    config::policy::{Config, Network, OnStop},
+    admin::command::Session,
+    config::policy::{Config, Interface, Network, OnStop},
     network::{
+        blocks,
         compile::{self, Slots},
         description::Description,
-        interfaces::Mode,
+        interfaces::{self, Mode},
         kernel,
-        links::{Attached, Change, Links, Standing},
-        program::{Clock, OBJECT, Program, StateMaps},
+        links::{Applied, Attached, Change, Followed, Links, LinksError, Skipped},
+        lockout,
+        next::{self, Next},
+        program::{Clock, OBJECT, Program},
         state::{Adoption, Lock, StateDir},
     },
 };
@@ -36,55 +41,163 @@ const WATCH: Duration = Duration::from_secs(5);
 pub(super) struct Enforcement {
     state: StateDir,
     lock: Lock,
+    rules_file: PathBuf,
+    /// Whether a link was pinned when this one looked last.
+    pinned: Cell<bool>,
+    /// Interfaces that stay without the program. Why is told already.
+    skipped: RefCell<Vec<Skipped>>,
+}
+
+/// A policy to be put in force.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Policy<'a> {
+    pub(super) interfaces: &'a [Interface],
+    pub(super) network: &'a Network,
+}
+
+/// What putting a policy in force did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InForce {
+    /// The program's id in the kernel.
+    pub(super) program_id: u32,
+    /// No state of an earlier start was there to go on with.
+    pub(super) fresh: bool,
+}
+
+impl<'a> Policy<'a> {
+    /// The layer 3/4 half of a configuration.
+    pub(super) fn of(config: &'a Config) -> Option<Self> {
+        config.network.as_ref().map(|network| Self { interfaces: &config.interfaces, network })
+    }
 }
 
 impl Enforcement {
-    /// Puts the policy in force.
-    pub(super) fn start(
-        settings: &Settings,
-        config: &Config,
-        network: &Network,
-    ) -> Result<Self, DaemonError> {
-        if config.interfaces.is_empty() {
-            return Err(DaemonError::NoInterfaces(settings.rules_file.clone()));
-        }
+    /// Takes the lock. Nothing is enforced yet, or what an earlier start left still is.
+    pub(super) fn take(settings: &Settings) -> Result<Self, DaemonError> {
         kernel::check()?;
         let state = StateDir::new(&settings.pin_dir);
         let lock = state.open()?;
-        match enforce(&state, settings, config, network) {
-            Ok(()) => Ok(Self { state, lock }),
-            Err(error) => {
-                // Only directories that are still empty go: what an earlier start left stays.
-                state.tidy();
-                Err(error)
-            }
-        }
+        blocks::recover(&state)?;
+        let rules_file = settings.rules_file.clone();
+        let (pinned, skipped) = (Cell::new(false), RefCell::default());
+        Ok(Self { state, lock, rules_file, pinned, skipped })
     }
 
-    /// Returns when no link is pinned any more. Until then it tells of interfaces that go.
-    pub(super) async fn removal(&self) {
+    /// Puts the first policy in force; whether nothing of an earlier start was there to go on with.
+    pub(super) fn begin(&self, policy: Policy<'_>) -> Result<bool, DaemonError> {
+        Ok(self.apply(policy, Occasion::Start)?.fresh)
+    }
+
+    /// Lets go of what nothing was done with: directories that are still empty go, what an earlier start left
+    /// stays.
+    pub(super) fn abandon(self) {
+        self.state.tidy();
+    }
+
+    /// The directory of its pins.
+    pub(super) fn state(&self) -> &StateDir {
+        &self.state
+    }
+
+    /// Puts a policy in force in place of the one before: compiles, loads, and swaps it into every link.
+    /// What it did before a failure is undone.
+    pub(super) fn apply(&self, policy: Policy<'_>, occasion: Occasion<'_>) -> Result<InForce, DaemonError> {
+        let began = Instant::now();
+        let Self { state, rules_file, .. } = self;
+        let Policy { interfaces, network } = policy;
+        if interfaces.is_empty() {
+            return Err(DaemonError::NoInterfaces(rules_file.clone()));
+        }
+        let links = Links::new(state.links());
+        let plan = links.plan(interfaces)?;
+        let next = network.next.as_deref().map(Next::open).transpose()?;
+
+        let sets = u32::try_from(sets_for(network.sources.capacity)).unwrap_or(u32::MAX);
+        let mut adoption = state.adopt(OBJECT, sets, &links.programs()?)?;
+        let names = network.rules.iter().map(|rule| rule.name.as_str());
+        let (slots, fresh) = Slots::assign(&adoption.previous_slots(), names);
+        let compiled = compile::compile(network, &slots)?;
+        if let Occasion::Reload { guarded: Some(session), .. } = occasion
+            && let Some(why) = lockout::policy_sheds(&compiled, &session)
+        {
+            return Err(DaemonError::LockedOut { client: session.client, why });
+        }
+        log_adoption(&adoption, occasion);
+        adoption.zero_slots(&fresh)?;
+        let maps = adoption.maps(network.sources.capacity);
+        let mut program = Program::load(&compiled, &maps, Clock::Kernel)?;
+        if let Some(next) = &next {
+            next.follow(&mut program)?;
+            next::stage(&state.state(), &program)?;
+        }
+        let xdp = program.xdp();
+
+        let program_id = xdp
+            .info()
+            .map_err(|error| DaemonError::Program {
+                verb: "look at the loaded program",
+                source: io::Error::other(error),
+            })?
+            .id();
+        let description =
+            Description::new(rules_file, interfaces, network, compiled.descriptions, slots, program_id);
+        adoption.stage(xdp, &description)?;
+        let applied = plan.apply(xdp, adoption.running(), || adoption.commit())?;
+        adoption.retire();
+
+        self.pinned.set(!applied.attached.is_empty());
+        log_policy(&description);
+        log_applied(&applied);
+        self.skipped.replace(applied.skipped);
+        let verb = if network.monitor { "monitoring" } else { "enforcing" };
+        info!("{occasion}{verb}, {} ms after reading {}", began.elapsed().as_millis(), rules_file.display());
+        Ok(InForce { program_id, fresh: adoption.blocks_are_new })
+    }
+
+    /// Puts the program that runs on the interfaces of the policy that came since. Only what is new about those
+    /// that stay without it is in the answer.
+    pub(super) fn follow(
+        &self,
+        wanted: &[Interface],
+        existing: &[interfaces::Interface],
+    ) -> Result<Followed, LinksError> {
+        // Somebody may have detached everything a moment ago: then nothing is attached again.
+        let program = running(&self.state).filter(|_| !self.is_detached());
+        let Some(mut program) = program else { return Ok(Followed::default()) };
         let links = Links::new(self.state.links());
+        let mut followed = links.follow(wanted, existing, &mut program, &self.skipped.borrow())?;
+        self.pinned.set(!links.pins()?.is_empty());
+        let known = self.skipped.replace(followed.skipped.clone());
+        followed.skipped.retain(|skipped| !known.contains(skipped));
+        Ok(followed)
+    }
+
+    /// Returns when somebody removed what is pinned.
+    pub(super) async fn removal(&self) {
         let mut watch = tokio::time::interval(WATCH);
-        let mut gone = BTreeSet::new();
         loop {
             watch.tick().await;
-            let Ok(standing) = links.standing() else { continue };
-            if standing.is_empty() {
+            if self.is_detached() {
                 return;
-            }
-            for Standing { index, name, .. } in standing.iter().filter(|link| link.mode.is_none()) {
-                if gone.insert(*index) {
-                    warn!(
-                        "{name} is gone, or something else runs on it: nothing is limited there until the \
-                         daemon is started again"
-                    );
-                }
             }
         }
     }
 
+    /// Whether somebody removed the program, or all links. The last link of a pattern goes with its interface.
+    fn is_detached(&self) -> bool {
+        let without_links = || Links::new(self.state.links()).pins().is_ok_and(|pins| pins.is_empty());
+        !self.state.program().exists() || (self.pinned.get() && without_links())
+    }
+
+    /// Takes the program off every interface and removes all that is pinned.
+    pub(super) fn detach(self) -> Result<Vec<String>, DaemonError> {
+        let names = Links::new(self.state.links()).remove_all()?;
+        self.state.remove(Some(&self.lock))?;
+        Ok(names)
+    }
+
+    /// Ends as the policy says.
     pub(super) fn stop(self, on_stop: OnStop, signal: &str) -> Result<(), DaemonError> {
-        let Self { state, lock } = self;
         match on_stop {
             OnStop::Keep => {
                 info!(
@@ -92,8 +205,7 @@ impl Enforcement {
                 );
             }
             OnStop::Detach => {
-                let names = Links::new(state.links()).remove_all()?;
-                state.remove(Some(&lock))?;
+                let names = self.detach()?;
                 info!("stopping on {signal}: detached from {}", names.join(", "));
             }
         }
@@ -101,88 +213,41 @@ impl Enforcement {
     }
 }
 
-/// Compiles, loads and attaches; what it did before a failure is undone.
-fn enforce(
-    state: &StateDir,
-    settings: &Settings,
-    config: &Config,
-    network: &Network,
-) -> Result<(), DaemonError> {
-    let began = Instant::now();
-    let links = Links::new(state.links());
-    let plan = links.plan(&config.interfaces)?;
-
-    let previous = Description::read(&state.state()).unwrap_or_else(|error| {
-        warn!("the description of the last policy is of no use, so its counters begin anew: {error}");
-        None
-    });
-    let previous_slots = previous.map(|description| description.slots).unwrap_or_default();
-    let names = network.rules.iter().map(|rule| rule.name.as_str());
-    let (slots, fresh) = Slots::assign(&previous_slots, names);
-    let compiled = compile::compile(network, &slots)?;
-
-    let sets = u32::try_from(sets_for(network.sources.capacity)).unwrap_or(u32::MAX);
-    let mut adoption = state.adopt(OBJECT, sets)?;
-    log_adoption(&adoption);
-    state.zero_slots(&fresh)?;
-    let maps = StateMaps {
-        pins: Some(state.state()),
-        capacity: network.sources.capacity,
-        hash_key: adoption.table.hash_key,
-        epoch: adoption.table.epoch,
-    };
-    let mut program = Program::load(&compiled, &maps, Clock::Kernel)?;
-    let xdp = program.xdp();
-
-    let mut staged_program = state.stage_program(xdp)?;
-    let program_id = xdp
-        .info()
-        .map_err(|error| DaemonError::Program {
-            verb: "look at the loaded program",
-            source: io::Error::other(error),
-        })?
-        .id();
-    let description = Description::new(
-        &settings.rules_file,
-        &config.interfaces,
-        network,
-        compiled.descriptions,
-        slots,
-        program_id,
-    );
-    let mut staged_description = description.stage(&state.state())?;
-
-    let applied = plan.apply(xdp, running(state), || {
-        staged_program.commit()?;
-        staged_description.commit()
-    })?;
-    adoption.commit();
-
-    log_policy(&description);
-    for attached in &applied.attached {
-        log_interface(attached);
-    }
-    for name in &applied.detached {
-        info!("{name}: detached, the rules file no longer names it");
-    }
-    let verb = if network.monitor { "monitoring" } else { "enforcing" };
-    info!("{verb}, {} ms after reading {}", began.elapsed().as_millis(), description.rules_file.display());
-    Ok(())
+/// Why a policy is put in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Occasion<'a> {
+    /// The daemon starts.
+    Start,
+    /// Something changed, or somebody asked.
+    Reload {
+        /// What, in words.
+        reason: &'a str,
+        /// Whose connection the policy must not shed.
+        guarded: Option<Session>,
+    },
 }
 
-/// The program that runs now, to go back to.
+impl fmt::Display for Occasion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => Ok(()),
+            Self::Reload { reason, .. } => write!(f, "{reason}: "),
+        }
+    }
+}
+
+/// The program that runs now.
 fn running(state: &StateDir) -> Option<Xdp> {
     Xdp::from_pin(state.program(), XdpAttachType::Interface).ok()
 }
 
-fn log_adoption(adoption: &Adoption) {
-    match adoption.resized {
-        Some((old, new)) => info!(
-            "the capacity for sources changed ({old} sets of buckets before, {new} now): buckets begin anew, \
-             counters are kept"
-        ),
-        None if adoption.kept => info!("buckets and counters of the last start are kept"),
-        None => {}
+fn log_adoption(adoption: &Adoption, occasion: Occasion<'_>) {
+    if let Some(story) = adoption.story() {
+        if adoption.begins_anew() {
+            warn!("{occasion}{story}");
+        } else if matches!(occasion, Occasion::Start) {
+            info!("{story}");
+        }
     }
 }
 
@@ -198,7 +263,27 @@ fn log_policy(description: &Description) {
     }
 }
 
-fn log_interface(attached: &Attached) {
+/// Tells what became of the interfaces.
+pub(super) fn log_applied(applied: &Applied) {
+    for attached in &applied.attached {
+        log_interface(attached);
+    }
+    for name in &applied.detached {
+        info!("{name}: detached, the rules file no longer names it");
+    }
+    for Skipped { reason, .. } in &applied.skipped {
+        warn!("passed over: {reason}");
+    }
+    for name in &applied.unmatched {
+        warn!("there is no interface {name} now");
+    }
+    if applied.attached.is_empty() {
+        warn!("nothing is limited until an interface of the rules file comes");
+    }
+}
+
+/// Tells how a program came to an interface.
+pub(super) fn log_interface(attached: &Attached) {
     let Attached { name, mode, fallback, change, .. } = attached;
     let change = match change {
         Change::New => "attached",

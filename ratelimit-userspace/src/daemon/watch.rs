@@ -3,10 +3,13 @@
 //! Editors and Kubernetes do not write files in place: they rename another over them, swap a symbolic link
 //! beside them, or delete and create them again. So it is the directories that are watched, and whatever
 //! happens there is only a reason to look: a configuration that reads the same as the one in force is
-//! no change.
+//! no change. A directory may be replaced in the same ways, so what is watched is compared by inode, and
+//! for one that is gone, the nearest that is left above it is watched until it comes back.
 
 use std::{
     collections::BTreeSet,
+    fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -29,9 +32,26 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Watch {
     /// Ends the watching when it goes.
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
+    watched: BTreeSet<Directory>,
     events: mpsc::Receiver<()>,
     sender: mpsc::Sender<()>,
+    /// Something has happened that was not told yet. Kept here, so that whoever gives up waiting loses nothing.
+    pending: Option<Pending>,
+}
+
+/// When something began to happen, and when it did last.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    first: Instant,
+    last: Instant,
+}
+
+/// A directory and which one it is: a watch stays with the directory, whatever becomes of its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Directory {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
 }
 
 // === impl Watch ===
@@ -41,14 +61,16 @@ impl Watch {
     pub(super) fn new() -> Self {
         // One waiting event says all there is to say.
         let (sender, events) = mpsc::channel(1);
-        Self { watcher: None, watched: BTreeSet::new(), events, sender }
+        Self { watcher: None, watched: BTreeSet::new(), events, sender, pending: None }
     }
 
-    /// Watches these files and directories from now on, and no others.
-    pub(super) fn follow(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        let directories: BTreeSet<PathBuf> = paths.into_iter().filter_map(|path| directory(&path)).collect();
+    /// Watches these files and directories from now on, and no others. `true`: something is watched that was
+    /// not before, so what happened there until now went unnoticed.
+    pub(super) fn follow(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> bool {
+        let directories: BTreeSet<Directory> =
+            paths.into_iter().flat_map(|path| directories(&path)).collect();
         if directories == self.watched {
-            return;
+            return false;
         }
         let sender = self.sender.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -61,45 +83,63 @@ impl Watch {
             Ok(watcher) => watcher,
             Err(error) => {
                 warn!("changed files are not noticed, SIGHUP makes the daemon read them: {error}");
-                return;
+                return false;
             }
         };
-        for directory in &directories {
-            if let Err(error) = watcher.watch(directory, RecursiveMode::NonRecursive) {
+        for Directory { path, .. } in &directories {
+            if let Err(error) = watcher.watch(path, RecursiveMode::NonRecursive) {
                 warn!(
                     "changes in {} are not noticed, SIGHUP makes the daemon read its files: {error}",
-                    directory.display()
+                    path.display()
                 );
             }
         }
         self.watcher = Some(watcher);
         self.watched = directories;
+        true
     }
 
-    /// Returns when something has happened and it is quiet again.
+    /// Returns when something has happened and it is quiet again. Dropping the future loses nothing.
     pub(super) async fn changed(&mut self) {
-        // The sender is held here, so there is always an end that could still send.
-        if self.events.recv().await.is_none() {
-            std::future::pending::<()>().await;
-        }
-        let patience = Instant::now() + PATIENCE;
+        let mut pending = if let Some(pending) = self.pending {
+            pending
+        } else {
+            // The sender is held here, so there is always an end that could still send.
+            if self.events.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+            let now = Instant::now();
+            Pending { first: now, last: now }
+        };
         loop {
-            let quiet = Instant::now() + QUIET;
-            if timeout_at(quiet.min(patience), self.events.recv()).await.is_err() {
+            self.pending = Some(pending);
+            let quiet = (pending.last + QUIET).min(pending.first + PATIENCE);
+            if timeout_at(quiet, self.events.recv()).await.is_err() {
+                self.pending = None;
                 return;
             }
+            pending.last = Instant::now();
         }
     }
 }
 
-/// The directory to watch for a path: itself, or the one that it lies in.
-fn directory(path: &Path) -> Option<PathBuf> {
-    if path.is_dir() {
-        return Some(path.to_owned());
-    }
-    match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
-        parent => parent.map(Path::to_owned),
+/// The directories to watch for a path: where its name lies, and where the file itself does if the name is
+/// a symbolic link.
+fn directories(path: &Path) -> impl Iterator<Item = Directory> + use<> {
+    let target = fs::canonicalize(path).ok();
+    [Some(path.to_owned()), target].into_iter().flatten().filter_map(|path| Directory::of(&path))
+}
+
+// === impl Directory ===
+
+impl Directory {
+    /// The path itself if it is a directory, else the nearest above it that exists.
+    fn of(path: &Path) -> Option<Self> {
+        path.ancestors().find_map(|path| {
+            let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+            let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
+            Some(Self { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino() })
+        })
     }
 }
 

@@ -25,7 +25,7 @@ mod headers;
 mod judge;
 pub mod listener;
 mod metrics;
-mod problem;
+pub(crate) mod problem;
 mod reserve;
 #[cfg(test)]
 mod tests;
@@ -86,6 +86,10 @@ struct Settings {
     client_address: ClientAddress,
     answer: Answer,
 }
+
+/// Settings that were read and checked, ready to be put in force.
+#[derive(Debug)]
+pub struct Prepared(Settings);
 
 /// Who asks, and what is in force as long as the request lasts. Extracting it turns away who may not ask.
 #[derive(Debug)]
@@ -153,10 +157,14 @@ impl Front {
         }))
     }
 
-    /// Puts another configuration in force, its token files read anew. After an error the old one stays.
-    pub fn reload(&self, config: &Http, identifier: Arc<Identifier>) -> Result<(), TokenError> {
-        self.settings.store(Arc::new(Settings::new(config, identifier)?));
-        Ok(())
+    /// Reads what another configuration needs, its token files among it; nothing changes yet.
+    pub fn prepare(config: &Http, identifier: Arc<Identifier>) -> Result<Prepared, TokenError> {
+        Settings::new(config, identifier).map(Prepared)
+    }
+
+    /// Puts another configuration in force.
+    pub fn put(&self, prepared: Prepared) {
+        self.settings.store(Arc::new(prepared.0));
     }
 
     /// Whether `/readyz` says so. Not before this was called.

@@ -15,8 +15,11 @@ use std::fmt;
 use ratelimit_common::{
     address::Address,
     gcra::LimitError,
+    offenders,
     packet::{ABSENT, Fragment, Packet},
-    policy::{self, MAX_LIMITS, MAX_RULES, action, address_class, direct, range, stage, when_full},
+    policy::{
+        self, MAX_LIMITS, MAX_MANAGEMENT, MAX_RULES, action, address_class, direct, range, stage, when_full,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +29,7 @@ pub use self::{
     slots::Slots,
 };
 use crate::{
-    config::policy::{FragmentKind, IcmpType, Network, Rule, TcpFlags, Vlan, WhenFull},
+    config::policy::{Block, FragmentKind, IcmpType, Network, Rule, TcpFlags, Vlan, WhenFull},
     network::lists::{Lists, trie},
 };
 
@@ -37,6 +40,8 @@ pub struct Compiled {
     pub stages: u64,
     /// The constant `WHEN_FULL`: one of [`when_full`].
     pub when_full: u32,
+    /// The constants `SOURCE_BITS_V4` and `SOURCE_BITS_V6`.
+    pub source_bits: SourceBits,
     /// `rules`, in file order.
     pub rules: Vec<policy::Rule>,
     /// `direct_masks`; the blocks of unused dimensions are zero.
@@ -51,14 +56,24 @@ pub struct Compiled {
     pub sources: Addresses,
     /// `destinations_v4` and `destinations_v6`.
     pub destinations: Addresses,
-    /// The allow and deny lists.
+    /// The allow, management and deny lists.
     pub lists: Lists,
     /// What people are told about each rule, in file order.
     pub descriptions: Vec<RuleDescription>,
 }
 
+/// How many leading bits of a source make one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceBits {
+    /// Of an IPv4 source.
+    pub v4: u32,
+    /// Of an IPv6 source.
+    pub v6: u32,
+}
+
 /// What is known of a rule once it is compiled, for those who read its counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RuleDescription {
     /// Its name.
     pub name: String,
@@ -77,6 +92,12 @@ pub enum CompileError {
     /// There are more rules than bits in a mask.
     #[error("the policy has {count} rules, at most {MAX_RULES} fit: merge some, or move addresses to `deny`")]
     TooManyRules {
+        /// How many there are.
+        count: usize,
+    },
+    /// There are more management prefixes than bits in a mask.
+    #[error("`management` has {count} prefixes, at most {MAX_MANAGEMENT} fit: use wider ones")]
+    TooManyManagement {
         /// How many there are.
         count: usize,
     },
@@ -138,15 +159,20 @@ pub fn compile(network: &Network, slots: &Slots) -> Result<Compiled, CompileErro
     if rules.len() > MAX_RULES {
         return Err(CompileError::TooManyRules { count: rules.len() });
     }
+    if network.management.len() > MAX_MANAGEMENT {
+        return Err(CompileError::TooManyManagement { count: network.management.len() });
+    }
     let (compiled_rules, descriptions) =
         rules.iter().map(|rule| compile_rule(rule, network, slots)).collect::<Result<_, _>>()?;
-    let lists = Lists::compile(&network.allow, &network.deny);
+    let lists = Lists::compile(&network.allow, &network.management, &network.deny);
 
     let mut stages = lists.stages;
     let mut set = |bit, condition| stages |= if condition { bit } else { 0 };
     set(stage::RULES, !rules.is_empty());
     set(stage::MALFORMED_PASS, network.malformed_pass);
     set(stage::MONITOR, network.monitor);
+    set(stage::NEXT, network.next.is_some());
+    set(stage::RULE_BLOCKS, rules.iter().any(|rule| rule.block.is_some()));
     set(stage::SOURCE, dimension::is_used(rules, |matches| &matches.source));
     set(stage::DESTINATION, dimension::is_used(rules, |matches| &matches.destination));
     set(stage::PROTOCOL, dimension::is_used(rules, |matches| &matches.protocol));
@@ -174,6 +200,10 @@ pub fn compile(network: &Network, slots: &Slots) -> Result<Compiled, CompileErro
             WhenFull::Pass => when_full::PASS,
             WhenFull::Share => when_full::SHARE,
             WhenFull::Drop => when_full::DROP,
+        },
+        source_bits: SourceBits {
+            v4: network.sources.ipv4_prefix.into(),
+            v6: network.sources.ipv6_prefix.into(),
         },
         rules: compiled_rules,
         direct_masks: compile_direct(rules),
@@ -204,6 +234,7 @@ fn compile_rule(
         action: if rule.count_only { action::COUNT } else { action::SHED },
         counter_slot,
         zero_limit: 0,
+        block: rule.block.filter(|_| !rule.count_only).map(block).unwrap_or_default(),
     };
     for (index, limit) in rule.limits.iter().enumerate() {
         compiled.limits[index] = limit::compile(rule, index, network.sources, counter_slot)?;
@@ -219,6 +250,17 @@ fn compile_rule(
         limits: rule.limits.iter().map(limit::words).collect(),
     };
     Ok((compiled, description))
+}
+
+fn block(block: Block) -> policy::Block {
+    let (probability, samples) = offenders::sampling(block.after);
+    let moments = block.within.as_nanos() >> offenders::MOMENT_SHIFT;
+    policy::Block {
+        probability,
+        samples,
+        window: u32::try_from(moments).unwrap_or(u32::MAX),
+        seconds: u32::try_from(block.duration.as_secs()).unwrap_or(u32::MAX),
+    }
 }
 
 fn compile_direct(rules: &[Rule]) -> Vec<u64> {

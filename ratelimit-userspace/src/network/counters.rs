@@ -13,11 +13,12 @@ use aya::{
 };
 use ratelimit_common::record::{self, Event, Reason, ReasonCounters, RuleCounters};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{compile::RuleDescription, program::Program};
 
 /// All counters at one moment. Packets go on being counted while they are read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counters {
     /// By rule, in file order.
     pub rules: Vec<RuleCount>,
@@ -28,7 +29,7 @@ pub struct Counters {
 }
 
 /// Packets and bytes of whole frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
     /// Frames.
     pub packets: u64,
@@ -37,7 +38,7 @@ pub struct Tally {
 }
 
 /// What became of the packets that met one rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RuleCount {
     /// The rule's name.
     pub rule: String,
@@ -48,7 +49,7 @@ pub struct RuleCount {
 }
 
 /// What one limit of a rule refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitCount {
     /// The limit in words.
     pub limit: String,
@@ -59,9 +60,9 @@ pub struct LimitCount {
 }
 
 /// What became of the packets whose verdict has one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReasonCount {
-    /// [`Reason::name`].
+    /// Its name, such as `limited`.
     pub reason: String,
     /// Passed.
     pub passed: Tally,
@@ -72,9 +73,9 @@ pub struct ReasonCount {
 }
 
 /// How often something happened that is no verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventCount {
-    /// [`Event::name`].
+    /// Its name, such as `live_evicted`.
     pub event: String,
     /// How often.
     pub count: u64,

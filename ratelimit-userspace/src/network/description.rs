@@ -5,14 +5,16 @@
 mod words;
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use aya::maps::{Array, MapError};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use self::words::protocol_name;
+pub(super) use self::words::{flags, matches};
 use super::{
     compile::{RuleDescription, Slots},
     state::{self, StateError},
@@ -20,15 +22,15 @@ use super::{
 use crate::config::policy::{AttachMode, Interface, Network, OnStop, Sources, WhenFull};
 
 /// The pin's name in the state directory.
-const NAME: &str = "policy";
-/// The name of one that does not run yet. The BPF file system reserves names with dots.
-const NEXT: &str = "policy-next";
+pub(super) const NAME: &str = "policy";
 
 /// The text is spread over array values of this size, the last one filled up with spaces.
 const CHUNK: usize = 4096;
 
-/// What runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What runs. Another build may have written it: fields that it does not know are ignored, those that it
+/// lacks are as if empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Description {
     /// Version of the daemon that loaded it.
     pub version: String,
@@ -60,10 +62,15 @@ pub struct Description {
     pub matches: Vec<String>,
     /// The counter slots of this generation.
     pub slots: Slots,
+    /// The policy itself but for `allow` and `deny`, which may be long and which the kernel holds. `None`: it
+    /// was written by a build that has another form for it.
+    #[serde(deserialize_with = "lenient")]
+    pub network: Option<Network>,
 }
 
 /// How sources are told apart and kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SourcesDescription {
     /// Bits of an IPv4 source that make one client.
     pub ipv4_prefix: u8,
@@ -76,19 +83,13 @@ pub struct SourcesDescription {
 }
 
 /// One interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct InterfaceDescription {
     /// Its name.
     pub name: String,
     /// The mode asked for: `auto`, `native` or `generic`.
     pub mode: String,
-}
-
-/// A description that is pinned but not in force. Dropping it before [`Staged::commit`] removes it.
-#[derive(Debug)]
-pub struct Staged {
-    directory: PathBuf,
-    committed: bool,
 }
 
 // === impl Description ===
@@ -122,8 +123,9 @@ impl Description {
             deny: deny.len(),
             interfaces: interfaces.iter().map(InterfaceDescription::from).collect(),
             rules,
-            matches: network.rules.iter().map(|rule| words::matches(&rule.matches)).collect(),
+            matches: network.rules.iter().map(|rule| matches(&rule.matches)).collect(),
             slots,
+            network: Some(without_lists(network)),
         }
     }
 
@@ -134,7 +136,12 @@ impl Description {
 
     /// Reads the description pinned in a state directory; `None` when there is none.
     pub fn read(directory: &Path) -> Result<Option<Self>, StateError> {
-        let path = directory.join(NAME);
+        Self::read_from(&directory.join(NAME))
+    }
+
+    /// Reads the description pinned at `path`; `None` when there is none.
+    pub(super) fn read_from(path: &Path) -> Result<Option<Self>, StateError> {
+        let path = path.to_owned();
         let Some(array) = state::open_array::<[u8; CHUNK]>(&path)? else { return Ok(None) };
         let mut text = Vec::new();
         for chunk in array.iter() {
@@ -149,12 +156,9 @@ impl Description {
         })
     }
 
-    /// Pins the description beside the one in force, ready to replace it.
-    pub fn stage(&self, directory: &Path) -> Result<Staged, StateError> {
-        let path = directory.join(NEXT);
-        // One that an interrupted start left behind.
-        let _ = fs::remove_file(&path);
-        let failed = |source| StateError::Map { verb: "write", path: path.clone(), source };
+    /// Pins the description at `path`, where nothing is.
+    pub fn pin(&self, path: &Path) -> Result<(), StateError> {
+        let failed = |source| StateError::Map { verb: "write", path: path.to_owned(), source };
         let text = serde_json::to_vec(self).map_err(|error| failed(MapError::IoError(error.into())))?;
         let chunks = u32::try_from(text.len().div_ceil(CHUNK)).unwrap_or(u32::MAX);
         let mut array = Array::<_, [u8; CHUNK]>::create(chunks, 0).map_err(failed)?;
@@ -163,28 +167,31 @@ impl Description {
             chunk[..part.len()].copy_from_slice(part);
             array.set(index, chunk, 0).map_err(failed)?;
         }
-        state::pin(array, &path)?;
-        Ok(Staged { directory: directory.to_owned(), committed: false })
+        state::pin(array, path)
     }
 }
 
-// === impl Staged ===
-
-impl Staged {
-    /// Replaces the description in force, atomically.
-    pub fn commit(&mut self) -> io::Result<()> {
-        fs::rename(self.directory.join(NEXT), self.directory.join(NAME))?;
-        self.committed = true;
-        Ok(())
+fn without_lists(network: &Network) -> Network {
+    let Network { monitor, on_stop, sources, malformed_pass, rules, management, blocks, next, .. } = network;
+    Network {
+        monitor: *monitor,
+        on_stop: *on_stop,
+        sources: *sources,
+        malformed_pass: *malformed_pass,
+        allow: Vec::new(),
+        deny: Vec::new(),
+        rules: rules.clone(),
+        deny_files: Vec::new(),
+        management: management.clone(),
+        blocks: *blocks,
+        next: next.clone(),
     }
 }
 
-impl Drop for Staged {
-    fn drop(&mut self) {
-        if !self.committed {
-            let _ = fs::remove_file(self.directory.join(NEXT));
-        }
-    }
+/// What another build wrote in another form must not hide all the rest.
+fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Network>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 // === conversions ===
@@ -211,3 +218,6 @@ impl From<&Interface> for InterfaceDescription {
         Self { name: interface.name.clone(), mode: mode.to_owned() }
     }
 }
+
+#[cfg(test)]
+mod tests;

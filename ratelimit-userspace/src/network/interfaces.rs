@@ -1,17 +1,22 @@
 //! Network interfaces as rtnetlink shows them: never /sys/class/net, which after `nsenter --net` still
 //! lists the namespace that mounted it.
 
+mod remark;
+
 use std::{fmt, io};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
 };
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    link::{LinkAttribute, LinkMessage, LinkXdp},
+    link::{LinkAttribute, LinkInfo, LinkLayerType, LinkMessage, LinkXdp},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use serde::{Deserialize, Serialize};
+
+pub use self::remark::remark;
 
 /// `XDP_FLAGS_*` of `linux/if_link.h`.
 mod flags {
@@ -21,8 +26,13 @@ mod flags {
     pub(super) const REPLACE: u32 = 1 << 4;
 }
 
+/// Bytes for one datagram. The kernel makes those that follow no larger than the largest buffer that it has
+/// seen so far (`netlink_dump` in the kernel's `net/netlink/af_netlink.c`), and a dump ends at the first
+/// message that does not fit: a buffer that is only as large as the datagram that waits is too small.
+const DATAGRAM: usize = 1 << 16;
+
 /// One interface of this process's network namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its index, unique in the namespace while it lives.
     pub index: u32,
@@ -32,6 +42,25 @@ pub struct Interface {
     pub mtu: u32,
     /// The XDP programs on it: at most one a mode.
     pub programs: Vec<Attached>,
+    /// What the kernel calls its kind, as in `vlan`; empty for a card.
+    pub kind: String,
+    /// Its frames have no Ethernet header.
+    pub headless: bool,
+    /// What it belongs to, as a port to its bridge.
+    pub upper: Option<Upper>,
+    /// The interface that its frames come through, if that is in this namespace.
+    pub lower: Option<String>,
+    /// The interfaces that belong to it.
+    pub members: Vec<String>,
+}
+
+/// An interface that others belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upper {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
 }
 
 /// An XDP program on an interface.
@@ -44,7 +73,7 @@ pub struct Attached {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// In the driver, before the kernel allocates a buffer.
@@ -55,16 +84,40 @@ pub enum Mode {
     Offloaded,
 }
 
+/// What rtnetlink says of the interfaces around one, by index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    upper: Option<u32>,
+    lower: Option<u32>,
+}
+
 /// All interfaces of this namespace.
 pub fn list() -> io::Result<Vec<Interface>> {
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let mut interfaces = Vec::new();
-    exchange(request, NLM_F_DUMP, |message| {
+    exchange(NETLINK_ROUTE, request, NLM_F_DUMP, |message| {
         if let RouteNetlinkMessage::NewLink(link) = message {
-            interfaces.push(Interface::from(link));
+            interfaces.push((Around::of(&link), Interface::from(link)));
         }
     })?;
-    Ok(interfaces)
+    Ok(related(&interfaces))
+}
+
+/// Gives the interfaces around each their names.
+fn related(list: &[(Around, Interface)]) -> Vec<Interface> {
+    let find = |index: u32| list.iter().map(|(_, it)| it).find(|it| it.index == index);
+    let name = |it: &Interface| it.name.clone();
+    let related = list.iter().map(|(around, interface)| Interface {
+        upper: around.upper.and_then(find).map(|it| Upper { name: name(it), kind: it.kind.clone() }),
+        lower: around.lower.and_then(find).map(name),
+        members: list
+            .iter()
+            .filter(|(other, _)| other.upper == Some(interface.index))
+            .map(|(_, it)| name(it))
+            .collect(),
+        ..interface.clone()
+    });
+    related.collect()
 }
 
 /// Takes a program off an interface that was attached without a link, if it still is that program.
@@ -76,20 +129,24 @@ pub(crate) fn detach_without_link(index: u32, mode: Mode, program: std::os::fd::
         LinkXdp::ExpectedFd(program.cast_unsigned()),
         LinkXdp::Flags(mode.flags() | flags::REPLACE),
     ])];
-    exchange(RouteNetlinkMessage::SetLink(link), NLM_F_ACK, |_| ())
+    exchange(NETLINK_ROUTE, RouteNetlinkMessage::SetLink(link), NLM_F_ACK, |_| ())
 }
 
 /// Sends one request and hands every answer to `receive` until the kernel says that it is done.
-fn exchange(
-    request: RouteNetlinkMessage,
+pub(super) fn exchange<T>(
+    protocol: isize,
+    request: T,
     flags: u16,
-    mut receive: impl FnMut(RouteNetlinkMessage),
-) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    mut receive: impl FnMut(T),
+) -> io::Result<()>
+where
+    T: NetlinkSerializable + NetlinkDeserializable,
+{
+    let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
 
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(request));
+    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(request));
     message.header.flags = NLM_F_REQUEST | flags;
     message.header.sequence_number = 1;
     message.finalize();
@@ -97,18 +154,21 @@ fn exchange(
     message.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
 
+    let mut datagram = Vec::with_capacity(DATAGRAM);
     loop {
-        let (datagram, _) = socket.recv_from_full()?;
+        datagram.clear();
+        socket.recv(&mut datagram, 0)?;
         let mut rest = datagram.as_slice();
         while !rest.is_empty() {
-            let answer =
-                NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+            let answer = NetlinkMessage::<T>::deserialize(rest).map_err(io::Error::other)?;
             // Messages are aligned to four bytes; the last one may lack its padding.
             let length = (answer.header.length as usize).next_multiple_of(4).min(rest.len());
             rest = &rest[length..];
             match answer.payload {
                 NetlinkPayload::InnerMessage(inner) => receive(inner),
-                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Done(done) if done.code == 0 => return Ok(()),
+                // The answers so far are not all.
+                NetlinkPayload::Done(done) => return Err(io::Error::from_raw_os_error(-done.code)),
                 // A code of zero is the acknowledgement that NLM_F_ACK asks for.
                 NetlinkPayload::Error(error) if error.code.is_none() => return Ok(()),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
@@ -154,8 +214,12 @@ impl fmt::Display for Mode {
 
 impl From<LinkMessage> for Interface {
     fn from(link: LinkMessage) -> Self {
-        let mut interface =
-            Self { index: link.header.index, name: String::new(), mtu: 0, programs: Vec::new() };
+        let layer = link.header.link_layer_type;
+        let mut interface = Self {
+            index: link.header.index,
+            headless: !matches!(layer, LinkLayerType::Ether | LinkLayerType::Loopback),
+            ..Self::default()
+        };
         for attribute in link.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => interface.name = name,
@@ -163,10 +227,35 @@ impl From<LinkMessage> for Interface {
                 LinkAttribute::Xdp(attributes) => {
                     interface.programs = attributes.iter().filter_map(Attached::from_attribute).collect();
                 }
+                LinkAttribute::LinkInfo(info) => {
+                    let kind = info.iter().find_map(|info| match info {
+                        LinkInfo::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                    interface.kind = kind.unwrap_or_default();
+                }
                 _ => {}
             }
         }
         interface
+    }
+}
+
+impl Around {
+    fn of(link: &LinkMessage) -> Self {
+        let mut around = Self::default();
+        let mut elsewhere = false;
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::Controller(index) => around.upper = Some(*index),
+                LinkAttribute::Link(index) => around.lower = Some(*index),
+                LinkAttribute::LinkNetNsId(_) => elsewhere = true,
+                _ => {}
+            }
+        }
+        // An index of another namespace is none of this one's.
+        around.lower = around.lower.filter(|_| !elsewhere);
+        around
     }
 }
 
@@ -188,7 +277,7 @@ mod tests {
     use super::*;
 
     fn interface(name: &str) -> Interface {
-        Interface { index: 1, name: name.to_owned(), mtu: 1500, programs: Vec::new() }
+        Interface { index: 1, name: name.to_owned(), ..Interface::default() }
     }
 
     #[test]
@@ -205,6 +294,35 @@ mod tests {
         assert_eq!(nearest("eth1", &interfaces), Some("eth0"));
         assert_eq!(nearest("enp3s0f0", &interfaces), Some("enp3s0f1"));
         assert_eq!(nearest("wlan7", &interfaces), None);
+    }
+
+    #[test]
+    fn the_interfaces_around_one_are_named() {
+        let one = |index, name: &str, kind: &str, upper, lower| {
+            let kind = kind.to_owned();
+            (Around { upper, lower }, Interface { index, kind, ..interface(name) })
+        };
+        let list = related(&[
+            one(2, "eth0", "", Some(4), None),
+            one(3, "eth1", "", Some(4), None),
+            one(4, "bond0", "bond", None, None),
+            one(5, "bond0.7", "vlan", None, Some(4)),
+            one(6, "wan", "macvlan", None, Some(99)),
+        ]);
+        let bond = Some(Upper { name: "bond0".to_owned(), kind: "bond".to_owned() });
+        assert_eq!((&list[0].upper, &list[1].upper), (&bond, &bond));
+        assert_eq!(list[2].members, ["eth0", "eth1"]);
+        assert_eq!(list[3].lower.as_deref(), Some("bond0"));
+        assert_eq!(list[4].lower, None);
+    }
+
+    #[test]
+    fn an_interface_beneath_that_is_in_another_namespace_is_not_taken_for_one_of_this() {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![LinkAttribute::Link(2), LinkAttribute::LinkNetNsId(0)];
+        assert_eq!(Around::of(&link).lower, None);
+        link.attributes.pop();
+        assert_eq!(Around::of(&link).lower, Some(2));
     }
 
     #[test]

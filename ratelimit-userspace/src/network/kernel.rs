@@ -65,7 +65,15 @@ pub fn check() -> Result<(), Lacking> {
     let release = uname().release().to_string_lossy().into_owned();
     check_release(&release)?;
     check_capabilities()?;
-    if Path::new(VMLINUX_BTF).exists() { Ok(()) } else { Err(Lacking::TypeInformation) }
+    check_type_information()
+}
+
+/// Everything that is lacking, where [`check`] and [`check_file_system`] end at the first.
+pub fn lacking(pin_dir: &Path) -> Vec<Lacking> {
+    let release = uname().release().to_string_lossy().into_owned();
+    let checks =
+        [check_release(&release), check_type_information(), check_file_system(pin_dir), check_capabilities()];
+    checks.into_iter().filter_map(Result::err).collect()
 }
 
 /// Checks that `path`, or its nearest ancestor that exists, is on a BPF file system.
@@ -92,6 +100,10 @@ fn check_release(release: &str) -> Result<(), Lacking> {
         Some(found) if found < MINIMUM => Err(Lacking::Kernel { release: release.to_owned() }),
         _ => Ok(()),
     }
+}
+
+fn check_type_information() -> Result<(), Lacking> {
+    if Path::new(VMLINUX_BTF).exists() { Ok(()) } else { Err(Lacking::TypeInformation) }
 }
 
 /// The first two numbers of a release such as `6.1.0-18-amd64` or `6.12-rc3`.

@@ -1,31 +1,31 @@
 //! Which program runs on which interface: links pinned as `<ifindex>-<name>`, so that enforcement goes on
 //! without a process, and swapped atomically when the policy changes.
 //!
-//! Everything is looked at before anything is changed ([`Links::plan`]): every interface is there, and no
-//! program of somebody else is on it. Then [`Plan::apply`] attaches or swaps one by one, and undoes all of
-//! it if one fails. Only interfaces that the policy no longer names are detached after that.
+//! Everything is looked at before anything is changed ([`Links::plan`]): every interface that is named is
+//! there, and no program of somebody else is on it. What only a pattern means is passed over if it cannot be
+//! had, with a reason ([`Skipped`]): interfaces come and go, and none of them may keep the others from being
+//! limited. Then [`Plan::apply`] attaches or swaps one by one, and undoes all of
+//! it if one fails. Only interfaces that the policy no longer names are detached after that. Interfaces that
+//! come later get the running program by [`Links::follow`].
 //!
 //! A link is recognised as ours and alive when its program is the one that rtnetlink shows on the
 //! interface of its index; a pin alone proves nothing, since it outlives its interface.
 
+mod apply;
 mod attach;
+mod follow;
 mod pin;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, path::PathBuf};
 
-use aya::programs::{
-    Xdp,
-    links::{FdLink, PinnedLink},
-    loaded_programs,
-    xdp::XdpLink,
-};
+use aya::programs::loaded_programs;
 
-pub use self::{attach::Refusal, pin::Pin};
+use self::apply::release;
+pub use self::{
+    attach::Refusal,
+    follow::{Followed, Renamed},
+    pin::Pin,
+};
 use super::interfaces::{self, Interface, Mode};
 use crate::config::policy::{self, AttachMode};
 
@@ -114,6 +114,8 @@ pub struct Links {
 pub struct Plan<'a> {
     links: &'a Links,
     steps: Vec<Step>,
+    skipped: Vec<Skipped>,
+    unmatched: Vec<String>,
     /// Pins of interfaces that the policy no longer names, and the interface if it is still there.
     surplus: Vec<(Pin, Option<Interface>)>,
 }
@@ -124,6 +126,26 @@ struct Step {
     wanted: AttachMode,
     /// Our link on it, with the mode it has.
     ours: Option<(Pin, Mode)>,
+    /// A new interface that refuses the program is passed over.
+    optional: bool,
+}
+
+/// An interface that is meant, but stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The interface as it was then: while it stays so, there is no use in trying again.
+    pub interface: Interface,
+    /// Why, and what to do about it.
+    pub reason: String,
+}
+
+/// What becomes of the plan if an interface cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// One that is named, and not only meant by a pattern, is a reason to change nothing.
+    Strict,
+    /// It is passed over.
+    Lenient,
 }
 
 /// An interface that runs the program now.
@@ -160,6 +182,10 @@ pub struct Applied {
     pub attached: Vec<Attached>,
     /// Names of the interfaces that were let go.
     pub detached: Vec<String>,
+    /// Interfaces that were passed over.
+    pub skipped: Vec<Skipped>,
+    /// Patterns, and names if those may be missing, that no interface has now.
+    pub unmatched: Vec<String>,
 }
 
 /// A pinned link as it stands, for `status`.
@@ -173,13 +199,8 @@ pub struct Standing {
     pub program_id: Option<u32>,
     /// The effective mode; `None` when the interface is gone or no longer runs the link's program.
     pub mode: Option<Mode>,
-}
-
-/// How to undo one step.
-enum Undo {
-    Detach(PathBuf),
-    SwapBack(PathBuf),
-    Reattach { interface: Interface, mode: Mode, path: PathBuf },
+    /// What to know of an interface of its kind.
+    pub remark: Option<String>,
 }
 
 // === impl Links ===
@@ -195,10 +216,18 @@ impl Links {
         pin::read(&self.directory).map_err(|source| LinksError::Pins { path: self.directory.clone(), source })
     }
 
-    /// Looks at every interface of the policy; refuses if one is missing or carries a foreign program.
+    /// Looks at every interface of the policy; refuses if one that is named is missing or carries a foreign
+    /// program.
     pub fn plan(&self, wanted: &[policy::Interface]) -> Result<Plan<'_>, LinksError> {
         let existing = interfaces::list().map_err(LinksError::List)?;
-        self.plan_over(wanted, &existing, self.pins()?)
+        self.plan_over(wanted, &existing, self.pins()?, Manner::Strict)
+    }
+
+    /// As [`Self::plan`], but passes over every interface that cannot be had: for going back to a policy that
+    /// was in force when there were other interfaces.
+    pub fn plan_back(&self, wanted: &[policy::Interface]) -> Result<Plan<'_>, LinksError> {
+        let existing = interfaces::list().map_err(LinksError::List)?;
+        self.plan_over(wanted, &existing, self.pins()?, Manner::Lenient)
     }
 
     fn plan_over(
@@ -206,26 +235,35 @@ impl Links {
         wanted: &[policy::Interface],
         existing: &[Interface],
         mut pins: Vec<Pin>,
+        manner: Manner,
     ) -> Result<Plan<'_>, LinksError> {
-        let mut steps = Vec::new();
-        for policy::Interface { name, mode } in wanted {
-            let interface = existing.iter().find(|interface| interface.name == *name).ok_or_else(|| {
-                LinksError::Missing {
-                    name: name.clone(),
-                    nearest: interfaces::nearest(name, existing).map(str::to_owned),
-                    existing: existing.iter().map(|interface| interface.name.clone()).collect(),
+        let (mut steps, mut skipped, mut unmatched) = (Vec::new(), Vec::new(), Vec::new());
+        for wish in wanted {
+            let optional = wish.is_pattern() || manner == Manner::Lenient;
+            let mut meant = existing.iter().filter(|interface| wish.matches(&interface.name)).peekable();
+            if meant.peek().is_none() {
+                if !optional {
+                    return Err(LinksError::missing(&wish.name, existing));
                 }
-            })?;
-            let ours = pins
-                .iter()
-                .position(|pin| pin.mode_on(interface).is_some())
-                .map(|position| pins.remove(position))
-                .and_then(|pin| pin.mode_on(interface).map(|mode| (pin, mode)));
-            let own_id = ours.as_ref().and_then(|(pin, _)| pin.program_id);
-            if let Some(foreign) = interface.programs.iter().find(|other| Some(other.program_id) != own_id) {
-                return Err(LinksError::foreign(interface, *foreign));
+                unmatched.push(wish.name.clone());
             }
-            steps.push(Step { interface: interface.clone(), wanted: *mode, ours });
+            for interface in meant {
+                let ours = pins
+                    .iter()
+                    .position(|pin| pin.mode_on(interface).is_some())
+                    .map(|position| pins.remove(position))
+                    .and_then(|pin| pin.mode_on(interface).map(|mode| (pin, mode)));
+                let own_id = ours.as_ref().and_then(|(pin, _)| pin.program_id);
+                if let Some(foreign) = interface.programs.iter().find(|it| Some(it.program_id) != own_id) {
+                    let error = LinksError::foreign(interface, *foreign);
+                    if !optional || ours.is_some() {
+                        return Err(error);
+                    }
+                    skipped.push(Skipped { interface: interface.clone(), reason: error.to_string() });
+                    continue;
+                }
+                steps.push(Step { interface: interface.clone(), wanted: wish.mode, ours, optional });
+            }
         }
         // A stale pin under the name that a step will use is replaced by that step.
         let taken = |pin: &Pin| steps.iter().any(|step: &Step| self.path(&step.interface) == pin.path);
@@ -238,7 +276,13 @@ impl Links {
                 (pin, interface)
             })
             .collect();
-        Ok(Plan { links: self, steps, surplus })
+        Ok(Plan { links: self, steps, skipped, unmatched, surplus })
+    }
+
+    /// The programs that our links run on interfaces.
+    pub fn programs(&self) -> Result<BTreeSet<u32>, LinksError> {
+        let standing = self.standing()?.into_iter();
+        Ok(standing.filter(|link| link.mode.is_some()).filter_map(|link| link.program_id).collect())
     }
 
     /// Every pinned link and whether it is alive.
@@ -254,6 +298,7 @@ impl Links {
                     name: alive.map_or_else(|| pin.name.clone(), |interface| interface.name.clone()),
                     program_id: pin.program_id,
                     mode: alive.and_then(|interface| pin.mode_on(interface)),
+                    remark: alive.and_then(interfaces::remark),
                 }
             })
             .collect())
@@ -271,206 +316,6 @@ impl Links {
 
     fn path(&self, interface: &Interface) -> PathBuf {
         self.directory.join(pin::file_name(interface.index, &interface.name))
-    }
-}
-
-// === impl Plan ===
-
-impl Plan<'_> {
-    /// Puts `program` on every interface, then calls `commit`. If an interface or `commit` refuses, what was
-    /// done is undone, for which `previous` is the program that ran before. Interfaces that the policy no
-    /// longer names are detached at the end, when nothing can fail any more.
-    pub fn apply(
-        self,
-        program: &mut Xdp,
-        mut previous: Option<Xdp>,
-        commit: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Applied, LinksError> {
-        let Self { links, steps, surplus } = self;
-        let mut undo = Vec::new();
-        let mut attached = Vec::new();
-        for step in steps {
-            let interface = step.interface.name.clone();
-            match links.take(step, program, previous.is_some(), &mut undo) {
-                Ok(done) => attached.push(done),
-                Err(refusal) => {
-                    let aftermath = roll_back(undo, previous.as_mut());
-                    return Err(LinksError::Attach { interface, refusal, aftermath });
-                }
-            }
-        }
-        if let Err(source) = commit() {
-            let aftermath = roll_back(undo, previous.as_mut());
-            return Err(LinksError::Commit { source, aftermath });
-        }
-        let mut detached = Vec::new();
-        for (pin, interface) in surplus {
-            release(&pin.path, pin.index, pin.program_id)?;
-            detached.extend(interface.map(|interface| interface.name));
-        }
-        Ok(Applied { attached, detached })
-    }
-}
-
-impl Links {
-    /// Puts the program on one interface. `restorable`: the program that runs now can be had again.
-    fn take(
-        &self,
-        step: Step,
-        program: &mut Xdp,
-        restorable: bool,
-        undo: &mut Vec<Undo>,
-    ) -> Result<Attached, Refusal> {
-        let Step { interface, wanted, ours } = step;
-        let path = self.path(&interface);
-        let finish = |mode, fallback, change| Attached {
-            index: interface.index,
-            name: interface.name.clone(),
-            mode,
-            fallback,
-            change,
-        };
-        match ours {
-            Some((pin, mode)) if agrees(wanted, mode) => {
-                swap(&pin.path, program)?;
-                undo.push(Undo::SwapBack(pin.path.clone()));
-                if pin.path != path {
-                    // The interface was renamed. A pin under the old name still works, so no failure.
-                    let renamed = std::fs::rename(&pin.path, &path);
-                    if let (Ok(()), Some(Undo::SwapBack(known))) = (renamed, undo.last_mut()) {
-                        *known = path;
-                    }
-                }
-                Ok(finish(mode, None, Change::Swapped))
-            }
-            Some((pin, mode)) => {
-                if !restorable {
-                    return Err(Refusal {
-                        errno: None,
-                        reason: format!(
-                            "it is attached in {mode} mode by a program that is not pinned any more, so it \
-                             could not be restored"
-                        ),
-                        hint: Some("`ratelimit detach` first".to_owned()),
-                    });
-                }
-                release(&pin.path, pin.index, pin.program_id).map_err(Refusal::from_other)?;
-                undo.push(Undo::Reattach { interface: interface.clone(), mode, path: path.clone() });
-                let attach::Attachment { link, mode, fallback } =
-                    attach::attach(program, &interface, wanted)?;
-                pin_link(link, &path)?;
-                undo.push(Undo::Detach(path));
-                Ok(finish(mode, fallback, Change::Reattached))
-            }
-            None => {
-                // A pin under this very name is stale, or the plan would have recognised it.
-                remove_if_there(&path).map_err(Refusal::from_other)?;
-                let attach::Attachment { link, mode, fallback } =
-                    attach::attach(program, &interface, wanted)?;
-                pin_link(link, &path)?;
-                undo.push(Undo::Detach(path));
-                Ok(finish(mode, fallback, Change::New))
-            }
-        }
-    }
-}
-
-/// Whether a link may stay in the mode that it has. `auto` keeps generic: trying native again would leave
-/// the interface open for a moment on every change of the policy.
-fn agrees(wanted: AttachMode, mode: Mode) -> bool {
-    match wanted {
-        AttachMode::Auto => true,
-        AttachMode::Native => mode == Mode::Native,
-        AttachMode::Generic => mode == Mode::Generic,
-    }
-}
-
-/// Swaps the program of a pinned link atomically.
-fn swap(path: &Path, program: &mut Xdp) -> Result<(), Refusal> {
-    let link = PinnedLink::from_pin(path).map_err(Refusal::from_other)?;
-    let link = XdpLink::try_from(FdLink::from(link)).map_err(Refusal::from_other)?;
-    let id = program.attach_to_link(link).map_err(Refusal::from_other)?;
-    // The pin holds the link; this process must not, or removing the pin would not detach it.
-    drop(program.take_link(id).map_err(Refusal::from_other)?);
-    Ok(())
-}
-
-fn pin_link(link: FdLink, path: &Path) -> Result<(), Refusal> {
-    // On failure the link is dropped, which detaches it.
-    link.pin(path).map(drop).map_err(Refusal::from_other)
-}
-
-/// Removes a pin and waits until its program is off the interface: the kernel lets go of a link a little
-/// after its last reference, and a new attachment before that is refused as busy.
-fn release(path: &Path, index: u32, program_id: Option<u32>) -> Result<(), LinksError> {
-    remove_if_there(path).map_err(|source| LinksError::Pins { path: path.to_owned(), source })?;
-    let Some(program_id) = program_id else { return Ok(()) };
-    for _ in 0..200 {
-        let existing = interfaces::list().map_err(LinksError::List)?;
-        let still_there = existing.iter().any(|interface| {
-            interface.index == index
-                && interface.programs.iter().any(|program| program.program_id == program_id)
-        });
-        if !still_there {
-            break;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn roll_back(undo: Vec<Undo>, mut previous: Option<&mut Xdp>) -> Aftermath {
-    let mut failures = Vec::new();
-    for step in undo.into_iter().rev() {
-        let (path, outcome) = match step {
-            Undo::Detach(path) => {
-                let outcome = match Pin::open(&path) {
-                    Some(pin) => release(&path, pin.index, pin.program_id).map_err(|error| error.to_string()),
-                    None => Ok(()),
-                };
-                (path, outcome)
-            }
-            Undo::SwapBack(path) => {
-                let outcome = match previous.as_deref_mut() {
-                    Some(previous) => swap(&path, previous).map_err(|refusal| refusal.to_string()),
-                    None => Err("its previous program is not pinned any more".to_owned()),
-                };
-                (path, outcome)
-            }
-            Undo::Reattach { interface, mode, path } => {
-                let outcome = match previous.as_deref_mut() {
-                    Some(previous) => attach::exactly(previous, &interface, mode)
-                        .and_then(|link| pin_link(link, &path))
-                        .map_err(|refusal| refusal.to_string()),
-                    None => Err("its previous program is not pinned any more".to_owned()),
-                };
-                (path, outcome)
-            }
-        };
-        if let Err(reason) = outcome {
-            let name = Pin::name_in(&path).unwrap_or_else(|| path.display().to_string());
-            failures.push(format!("{name}: {reason}"));
-        }
-    }
-    Aftermath { failures }
-}
-
-// === impl Aftermath ===
-
-impl std::fmt::Display for Aftermath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.failures.is_empty() {
-            f.write_str("What was enforced before still is")
-        } else {
-            write!(f, "Undoing failed on {}", self.failures.join(", "))
-        }
     }
 }
 
@@ -495,6 +340,14 @@ impl Refusal {
 // === impl LinksError ===
 
 impl LinksError {
+    fn missing(name: &str, existing: &[Interface]) -> Self {
+        Self::Missing {
+            name: name.to_owned(),
+            nearest: interfaces::nearest(name, existing).map(str::to_owned),
+            existing: existing.iter().map(|interface| interface.name.clone()).collect(),
+        }
+    }
+
     fn foreign(interface: &Interface, program: interfaces::Attached) -> Self {
         Self::Foreign {
             interface: interface.name.clone(),

@@ -2,31 +2,39 @@
 //! over state maps that are pinned and shared, or private to it.
 
 mod fill;
+mod share;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{error::Error, fmt, io, iter, path::PathBuf, time::Duration};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader, TestRun as _, TestRunOptions, include_bytes_aligned,
-    maps::{Array, Map, MapData, MapError},
-    programs::{ProgramError, Xdp},
+    maps::{Array, Map, MapData, MapError, ProgramArray},
+    pin::PinError,
+    programs::{ProgramError, ProgramFd, Xdp},
 };
 use ratelimit_common::{
+    block_table::WAYS,
     bucket_table::sets_for,
     policy::{direct, prefilter, range, stage},
     record::{Reason, Replay},
 };
 use rustix::io::Errno;
 
-use super::{compile::Compiled, state::STATE_MAPS};
+use self::share::Shared;
+use super::{
+    compile::Compiled,
+    next,
+    state::{self, STATE_MAPS},
+};
 
 /// The BPF object, as `cargo xtask build` made it.
 pub static OBJECT: &[u8] = include_bytes_aligned!(env!("RATELIMIT_BPF_OBJECT"));
 
 /// The program's name in the object.
-const NAME: &str = "ratelimit";
+pub(super) const NAME: &str = "ratelimit";
 
 // linux/bpf.h, enum xdp_action.
 const XDP_DROP: u32 = 1;
@@ -36,11 +44,14 @@ const XDP_PASS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateMaps {
     /// The directory in which they are pinned by name, or are to be; it exists, and what is pinned there
-    /// has the layout of this build, because opening a pin checks nothing. `None`: fresh ones that nobody
+    /// has the layout of this build, because opening a pin checks nothing. What is staged there goes before
+    /// what a generation before still uses. `None`: fresh ones that nobody
     /// else sees.
     pub pins: Option<PathBuf>,
     /// Buckets of addresses that the table is to hold.
     pub capacity: u32,
+    /// Sets in the operator's table of blocked addresses: as many as the pinned one has.
+    pub block_sets: u32,
     /// The key of the table's hash, drawn once with the table.
     pub hash_key: [u64; 2],
     /// `CLOCK_MONOTONIC` in nanoseconds when the table was made.
@@ -54,6 +65,15 @@ pub enum Clock {
     Kernel,
     /// Each [`Program::test_run`] says what time it is. Such a program is for no interface.
     Replay,
+}
+
+/// How a generation is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where it has the time from.
+    pub clock: Clock,
+    /// Packets are sampled: see [`ratelimit_common::sampler`].
+    pub sampling: bool,
 }
 
 /// A loaded generation. Dropping it detaches the links that it still owns.
@@ -96,6 +116,14 @@ pub enum LoadError {
         map: &'static str,
         /// What aya or the kernel says.
         source: MapError,
+    },
+    /// A map cannot be pinned.
+    #[error("failed to pin the BPF map `{map}`")]
+    Pin {
+        /// The map's name.
+        map: &'static str,
+        /// What aya or the kernel says.
+        source: PinError,
     },
     /// The object lacks a map or the program, or has it with another type.
     #[error("the embedded BPF object has no {kind} `{name}` as this build needs it; run: cargo xtask build")]
@@ -153,9 +181,19 @@ pub enum TestRunError {
 impl Program {
     /// Loads a new generation. It is attached to nothing, and the state maps are as before, except that
     /// those which were not pinned yet are.
-    pub fn load(compiled: &Compiled, state: &StateMaps, clock: Clock) -> Result<Self, LoadError> {
-        let StateMaps { pins, capacity, hash_key: [hash_key_0, hash_key_1], epoch } = state;
-        let stages = compiled.stages | if clock == Clock::Replay { stage::REPLAY } else { 0 };
+    pub fn load(
+        compiled: &Compiled,
+        maps: &StateMaps,
+        options: impl Into<Options>,
+    ) -> Result<Self, LoadError> {
+        let Options { clock, sampling } = options.into();
+        let StateMaps { pins, capacity, block_sets, hash_key: [hash_key_0, hash_key_1], epoch } = maps;
+        let stages = match clock {
+            Clock::Kernel => compiled.stages,
+            // What passes is not another program's affair.
+            Clock::Replay => compiled.stages & !stage::NEXT | stage::REPLAY,
+        };
+        let stages = if sampling { stages | stage::SAMPLING } else { stages };
         // Capacities end far below the 2^33 for which the sets would not fit.
         let sets = u32::try_from(sets_for(*capacity)).unwrap_or(u32::MAX);
         let set_mask = u64::from(sets) - 1;
@@ -168,17 +206,28 @@ impl Program {
             .override_global("HASH_KEY_1", hash_key_1, true)
             .override_global("EPOCH", epoch, true)
             .override_global("SET_MASK", &set_mask, true)
-            .map_max_entries("buckets", sets);
+            .override_global("BLOCK_SETS", block_sets, true)
+            .override_global("SOURCE_BITS_V4", &compiled.source_bits.v4, true)
+            .override_global("SOURCE_BITS_V6", &compiled.source_bits.v6, true)
+            .map_max_entries("buckets", sets)
+            .map_max_entries("blocks", *block_sets)
+            .map_max_entries("block_details", block_sets.saturating_mul(WAYS));
         for (map, entries) in policy_entries(compiled) {
             loader.map_max_entries(map, entries);
         }
         if let Some(directory) = pins {
             for map in STATE_MAPS {
-                loader.map_pin_path(map, directory.join(map));
+                let next = state::staged(directory, map);
+                loader.map_pin_path(map, if next.exists() { next } else { directory.join(map) });
             }
         }
+        let shared = pins.as_ref().map(|directory| share::look(directory, compiled)).unwrap_or_default();
+        for Shared { map, path, .. } in shared.iter().filter(|shared| shared.found) {
+            loader.map_pin_path(map, path.as_path());
+        }
         let mut ebpf = loader.load(OBJECT).map_err(|source| LoadError::Create { source })?;
-        fill::fill(&mut ebpf, compiled)?;
+        fill::fill(&mut ebpf, compiled, &shared)?;
+        share::pin(&ebpf, &shared)?;
 
         let program: &mut Xdp = ebpf
             .program_mut(NAME)
@@ -209,6 +258,16 @@ impl Program {
     /// One of its maps, by the name that it has in the object.
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.ebpf.map(name)
+    }
+
+    /// Lets the generation hand on what passes to another program, if its policy says so. The kernel compares
+    /// the two.
+    pub(super) fn set_next(&mut self, program: &ProgramFd) -> Result<(), MapError> {
+        let map = self
+            .ebpf
+            .map_mut(next::NAME)
+            .ok_or_else(|| MapError::InvalidName { name: next::NAME.to_owned() })?;
+        ProgramArray::try_from(map)?.set(0, program, 0)
     }
 
     /// Runs one frame through a program on [`Clock::Replay`], by `BPF_PROG_TEST_RUN`. `frame` is what is
@@ -252,6 +311,15 @@ impl fmt::Debug for Program {
     }
 }
 
+// === impl Options ===
+
+impl From<Clock> for Options {
+    /// What an interface gets on that clock: replayed packets are not sampled.
+    fn from(clock: Clock) -> Self {
+        Self { clock, sampling: clock == Clock::Kernel }
+    }
+}
+
 /// How many entries each policy map needs; those that the policy does not use have to have one.
 fn policy_entries(compiled: &Compiled) -> impl Iterator<Item = (&'static str, u32)> {
     const DIRECT: u64 = stage::PROTOCOL | stage::TCP_FLAGS | stage::ICMP_TYPE | stage::FRAGMENT | stage::VLAN;
@@ -271,6 +339,7 @@ fn policy_entries(compiled: &Compiled) -> impl Iterator<Item = (&'static str, u3
         ("destinations_v6", count(destinations.v6.len())),
         ("listed_v4", count(lists.v4.len())),
         ("listed_v6", count(lists.v6.len())),
+        ("management", count(lists.management.len())),
         ("prefilter_v4", used(stage::LISTS_V4, prefilter::CHUNKS)),
         ("prefilter_v6", used(stage::LISTS_V6, prefilter::CHUNKS)),
     ]
@@ -286,6 +355,7 @@ impl LoadError {
         let errno = match self {
             Self::Create { source } => errno(source),
             Self::Fill { source, .. } => errno(source),
+            Self::Pin { source, .. } => errno(source),
             Self::Object { .. } => None,
             Self::Verifier { io_error, .. } => errno(io_error),
             Self::Program { source } => errno(source),

@@ -3,13 +3,14 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use xtask::lab::{BpfFs, Directory, Lab, Plan, Process, frame};
 
@@ -21,6 +22,8 @@ const READY: &str = " ms after reading ";
 
 pub(crate) struct Host {
     pub(crate) lab: Lab,
+    /// The build that is installed there.
+    pub(crate) binary: PathBuf,
     bpffs: BpfFs,
     files: Directory,
 }
@@ -44,6 +47,7 @@ impl Host {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             lab: Lab::new(name).expect("a lab"),
+            binary: env!("CARGO_BIN_EXE_ratelimit").into(),
             bpffs: BpfFs::mount().expect("a BPF file system"),
             files: Directory::new(name).expect("a directory"),
         }
@@ -51,6 +55,11 @@ impl Host {
 
     pub(crate) fn pin_dir(&self) -> PathBuf {
         self.bpffs.path().join("ratelimit")
+    }
+
+    /// A file of the host's own.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
     }
 
     /// Starts a daemon on these rules and waits until it enforces, or how it refused.
@@ -69,16 +78,26 @@ impl Host {
         }
     }
 
-    pub(crate) fn try_start_in(&self, pin_dir: &std::path::Path, rules: &str) -> Result<Daemon, Refusal> {
-        let file = self.files.path().join("rules.yaml");
+    pub(crate) fn try_start_in(&self, pin_dir: &Path, rules: &str) -> Result<Daemon, Refusal> {
+        let file = self.file("rules.yaml");
         fs::write(&file, rules).expect("a rules file");
+        Daemon::spawn(&mut self.daemon_command(pin_dir, &file))
+    }
+
+    /// What starts a daemon whose every trace is the host's own.
+    pub(crate) fn daemon_command(&self, pin_dir: &Path, rules_file: &Path) -> Command {
         let mut command = self.command("daemon");
-        command.arg("--config").arg(file).arg("--pin-dir").arg(pin_dir).stderr(Stdio::piped());
-        Daemon::spawn(&mut command)
+        command.arg("--config").arg(rules_file).arg("--pin-dir").arg(pin_dir);
+        // Daemons of other pins on this host have places of their own.
+        let other = (pin_dir != self.pin_dir()).then(|| pin_dir.file_name()).flatten();
+        let prefix = other.map(|name| format!("{}-", name.display())).unwrap_or_default();
+        command.arg("--state-dir").arg(self.file(&format!("{prefix}state")));
+        command.arg("--admin-socket").arg(self.file(&format!("{prefix}admin.sock")));
+        command
     }
 
     fn command(&self, verb: &str) -> Command {
-        let mut command = self.lab.server.command(env!("CARGO_BIN_EXE_ratelimit"));
+        let mut command = self.lab.server.command(&self.binary);
         command.arg(verb);
         command
     }
@@ -142,6 +161,17 @@ impl Host {
         panic!("{:?} packets counted, expected {expected}", self.counts(rule));
     }
 
+    /// Waits until something is so.
+    pub(crate) fn comes_to(&self, is_so: impl Fn() -> bool, what: &str) {
+        for _ in 0..3000 {
+            if is_so() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{what}: {:#}", self.status());
+    }
+
     /// Sends UDP datagrams from one source.
     pub(crate) fn flood(&self, packets: u64) {
         let source = frame::sources_v4(1).next().expect("a source");
@@ -203,6 +233,21 @@ impl Daemon {
         self.log.lock().expect("no panic while held").clone()
     }
 
+    /// Waits until its log holds these words.
+    pub(crate) fn tells(&self, words: &str) {
+        for _ in 0..3000 {
+            if self.log().contains(words) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("`{words}` is not in the log: {}", self.log());
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal).expect("the daemon runs");
+    }
+
     /// Waits until it ends and its log is complete.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let status = self.process.wait(PATIENCE).expect("the daemon ends");
@@ -220,7 +265,7 @@ impl Daemon {
 
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
-        self.process.signal(nix::sys::signal::Signal::SIGKILL).expect("the daemon runs");
+        self.signal(Signal::SIGKILL);
         self.wait();
     }
 }

@@ -18,7 +18,7 @@ const C_TAG: u16 = 0x8100;
 const S_TAG: u16 = 0x88a8;
 
 /// Everything a source may send, be it v4 or v6.
-fn shapes(source: &str) -> Vec<Packet> {
+pub(super) fn shapes(source: &str) -> Vec<Packet> {
     let bare = |protocol| packet(source, Transport::Bare(protocol));
     let mut shapes = vec![
         udp(source),
@@ -52,7 +52,7 @@ fn shapes(source: &str) -> Vec<Packet> {
     shapes
 }
 
-const NOTHING_PASSES: &str = "rules: [{ name: none, limits: { per: source, rate: 0/s } }]";
+pub(super) const NOTHING_PASSES: &str = "rules: [{ name: none, limits: { per: source, rate: 0/s } }]";
 
 #[test]
 #[ignore = "requires root: BPF_PROG_TEST_RUN"]
@@ -195,12 +195,12 @@ fn what_is_not_ip_passes_and_is_not_counted_as_ip() {
 }
 
 /// Neighbour discovery as a receiver accepts it.
-fn neighbour(source: &str, kind: u8) -> Packet {
+pub(super) fn neighbour(source: &str, kind: u8) -> Packet {
     icmp(source, kind).to("ff02::1").hop_limit(255)
 }
 
 /// Multicast listener discovery as a router accepts it.
-fn listener(source: &str, kind: u8) -> Packet {
+pub(super) fn listener(source: &str, kind: u8) -> Packet {
     icmp(source, kind).to("ff02::16").hop_limit(1).extended(&[HOP_BY_HOP])
 }
 

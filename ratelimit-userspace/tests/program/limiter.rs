@@ -11,11 +11,11 @@ use ratelimit::{
     network::{
         compile::{Compiled, Slots, compile},
         counters::{CounterMaps, Counters, Tally},
-        program::{Clock, Program, StateMaps, Verdict},
+        program::{Clock, Options, Program, StateMaps, Verdict},
         state::monotonic_nanos,
     },
 };
-use ratelimit_common::bucket_table::WAYS;
+use ratelimit_common::{block_table, bucket_table::WAYS};
 
 use super::frame::Packet;
 
@@ -26,6 +26,9 @@ pub(crate) const DAY: u64 = 24 * HOUR;
 
 /// Buckets where the rules file does not say how many: enough, and loaded faster than the default million.
 const CAPACITY: u32 = 1024;
+
+/// Addresses for which there is a table of blocks.
+const BLOCKS: u32 = 1024;
 
 pub(crate) struct Limiter {
     pub(crate) compiled: Compiled,
@@ -45,7 +48,8 @@ pub(crate) fn network(yaml: &str) -> Network {
 pub(crate) fn state(network: &Network) -> StateMaps {
     let given = network.sources.capacity;
     let capacity = if given == Sources::default().capacity { CAPACITY } else { given };
-    StateMaps { pins: None, capacity, hash_key: [1, 2], epoch: monotonic_nanos() }
+    let block_sets = block_table::sets_for(BLOCKS);
+    StateMaps { pins: None, capacity, block_sets, hash_key: [1, 2], epoch: monotonic_nanos() }
 }
 
 // === impl Limiter ===
@@ -56,15 +60,15 @@ impl Limiter {
         Self::load(&network(yaml), Clock::Replay)
     }
 
-    pub(crate) fn load(network: &Network, clock: Clock) -> Self {
-        Self::over(network, &state(network), clock)
+    pub(crate) fn load(network: &Network, options: impl Into<Options>) -> Self {
+        Self::over(network, &state(network), options)
     }
 
-    pub(crate) fn over(network: &Network, state: &StateMaps, clock: Clock) -> Self {
+    pub(crate) fn over(network: &Network, state: &StateMaps, options: impl Into<Options>) -> Self {
         let names = network.rules.iter().map(|rule| rule.name.as_str());
         let compiled = compile(network, &Slots::assign(&Slots::default(), names).0)
             .unwrap_or_else(|error| panic!("{error}"));
-        let program = Program::load(&compiled, state, clock).unwrap_or_else(|error| panic!("{error}"));
+        let program = Program::load(&compiled, state, options).unwrap_or_else(|error| panic!("{error}"));
         Self { compiled, program }
     }
 
@@ -83,7 +87,12 @@ impl Limiter {
     }
 
     pub(crate) fn say_frame(&mut self, frame: &[u8]) -> String {
-        let verdict = self.frame(frame, 0);
+        self.say_at(frame, 0)
+    }
+
+    /// What becomes of a frame.
+    pub(crate) fn say_at(&mut self, frame: &[u8], at: u64) -> String {
+        let verdict = self.frame(frame, at);
         format!("{} {}", if verdict.dropped { "drop" } else { "pass" }, verdict.reason.name())
     }
 

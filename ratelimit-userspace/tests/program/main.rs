@@ -5,13 +5,19 @@
 //! cargo test -p ratelimit-userspace --test program -- --include-ignored
 //! ```
 
+mod adoption;
+mod blocks;
 mod counters;
 mod frame;
 mod full_table;
 mod layer3;
 mod limiter;
 mod malformed;
+mod management;
 mod matches;
+mod next;
 mod processors;
 mod rates;
+mod rule_blocks;
+mod sampling;
 mod verifier;

@@ -12,7 +12,7 @@ use proptest::{
 use ratelimit::network::compile::Compiled;
 use ratelimit_common::{
     packet::{self, Parsed},
-    policy::{listed, stage},
+    policy::stage,
     record::Reason,
 };
 
@@ -177,13 +177,9 @@ fn expected(compiled: &Compiled, frame: &[u8]) -> (bool, Reason, Option<usize>) 
         Parsed::NotIp => return (false, Reason::NotIp, None),
         Parsed::Cut => panic!("the whole frame is there: {frame:02x?}"),
     };
-    let listed = compiled.lists.look_up(&packet.source);
-    let deny = if packet.neighbour { listed::DENY_EXACT } else { listed::DENY };
     let length = u32::try_from(frame.len()).expect("it is short");
-    if listed & listed::ALLOW != 0 {
-        (false, Reason::Allowed, None)
-    } else if listed & deny != 0 {
-        (true, Reason::Denied, None)
+    if let Some(reason) = compiled.lists.judge(&packet) {
+        (reason == Reason::Denied, reason, None)
     } else if packet.neighbour {
         (false, Reason::Neighbour, None)
     } else if let Some(reason) = packet.malformed {
@@ -246,7 +242,8 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 #[ignore = "requires root: BPF_PROG_TEST_RUN"]
 fn any_bytes_get_the_verdict_that_the_parser_and_the_tables_give() {
-    let rules = "allow: [192.0.2.0/24], deny: [10.0.0.2, \"2001:db8:7::/48\", \"fe80::/10\"], rules: [\
+    let rules = "allow: [192.0.2.0/24], management: [\
+        { prefix: 10.0.0.2, ports: [22, 4000] }, { prefix: [10.0.0.0/8, \"2001:db8:7::/64\"], ports: \"50-60\" }], deny: [10.0.0.2, \"2001:db8:7::/48\", \"fe80::/10\"], rules: [\
         { name: dns, match: { protocol: [udp, sctp], destination_port: [53, \"1000-2000\"] }, limits: { per: source, rate: 0/s } }, \
         { name: syn, match: { protocol: tcp, tcp_flags: syn, source_port: \"1-1023\" }, limits: { per: source, rate: 0/s } }, \
         { name: ping, match: { protocol: [icmp, icmpv6], icmp_type: echo-request }, limits: { per: source, rate: 0/s } }, \

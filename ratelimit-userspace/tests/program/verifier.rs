@@ -31,8 +31,9 @@ fn everything(mode: &str, malformed: &str, when_full: &str) -> String {
         })
         .collect();
     format!(
-        "mode: {mode}, malformed: {malformed}, sources: {{ capacity: 1024, when_full: {when_full} }}, \
+        "next: /sys/fs/bpf/behind, mode: {mode}, malformed: {malformed}, sources: {{ capacity: 1024, when_full: {when_full} }}, \
          allow: [192.0.2.0/24, \"2001:db8:1::/48\", \"2002::/16\"], deny: [198.51.100.0/24, \"2001:db8::/33\", \"fe80::bad\"], \
+         management: [{{ prefix: [192.0.2.0/25, 10.0.0.0/8], ports: [22, \"9000-9100\"] }}, {{ prefix: \"2001:db8:2::/48\", ports: 22 }}], \
          rules: [{}]",
         rules.join(", ")
     )

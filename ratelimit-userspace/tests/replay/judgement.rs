@@ -92,7 +92,8 @@ fn every_format_gives_the_same_verdicts_at_the_same_times() {
 #[test]
 #[ignore = "requires root: BPF_PROG_TEST_RUN"]
 fn a_line_has_exactly_the_keys_of_the_contract() {
-    let rules = "allow: [192.0.2.0/24], deny: [198.51.100.0/24], rules: [\
+    let rules = "allow: [192.0.2.0/24], management: [{ prefix: 198.51.100.0/24, ports: 80 }], \
+        deny: [198.51.100.0/24], rules: [\
         { name: none, match: { protocol: esp }, limits: [{ per: source, rate: 1/s }, { per: source, rate: 0/s }] }, \
         { name: udp, match: { protocol: udp }, limits: [{ per: rule, rate: 10/s, burst: 10 }, { per: source, rate: 1/h, burst: 1 }] }, \
         { name: seen, match: { protocol: tcp }, limits: { per: source, rate: 1/h, burst: 1 }, action: count }]";
@@ -125,6 +126,7 @@ fn a_line_has_exactly_the_keys_of_the_contract() {
         // Too short for an Ethernet header, and empty.
         (vec![1; 13], "pass", "not_ip", json!(null), json!(null), false),
         (Vec::new(), "pass", "not_ip", json!(null), json!(null), false),
+        (tcp("198.51.100.1", SYN).frame(), "pass", "management", json!(null), json!(null), false),
     ];
     let records: Vec<_> = (0..)
         .zip(&frames)

@@ -40,7 +40,8 @@ pub(super) fn run(mut capture: Capture, network: &Network, json: bool) -> anyhow
     let (slots, _) = Slots::assign(&Slots::default(), network.rules.iter().map(|rule| rule.name.as_str()));
     let compiled = compile(network, &slots)?;
     // Always the same key, so that two runs agree to the last packet; nobody can aim at a private table.
-    let state = StateMaps { pins: None, capacity: network.sources.capacity, hash_key: [0, 0], epoch: 0 };
+    let capacity = network.sources.capacity;
+    let state = StateMaps { pins: None, capacity, block_sets: 2, hash_key: [0, 0], epoch: 0 };
     let mut program = Program::load(&compiled, &state, Clock::Replay)?;
 
     let rules = &compiled.descriptions;

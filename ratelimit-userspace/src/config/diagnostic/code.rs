@@ -63,6 +63,15 @@ pub enum Code {
     CatchAll,
     /// Warning: a limit that another one of the rule makes idle.
     NeverBites,
+    /// Warning: a rule that blocks sources for packets whose source nobody proves, so that a forger can have
+    /// others blocked.
+    SpoofedBlock,
+    /// Warning: a rule that blocks sources for what others send, since its limits are shared by many.
+    SharedBlock,
+    /// Warning: a rule with a `block` that never comes about.
+    NeverBlocks,
+    /// Warning: a `management` entry that takes in much of the internet.
+    WideManagement,
     /// Warning: a policy, but no interface to attach it to. `ratelimit replay` needs none; the daemon
     /// refuses such a file.
     NoInterfaces,

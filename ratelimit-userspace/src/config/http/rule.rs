@@ -63,14 +63,14 @@ pub(super) fn rule(
         for (key, set) in [("shadow_mode", shadow), ("quota_mode", quota)] {
             if set {
                 let why = "an unlimited rule never denies";
-                warnings::http::no_effect(key, why, descriptor.place(key), diagnostics);
+                warnings::no_effect(key, why, descriptor.place(key), diagnostics);
             }
         }
     }
     if share_threshold && matches!(pattern, Some(ValuePattern::Exact(_))) {
         let why = "one value has one counter";
         let place = descriptor.place("share_threshold");
-        warnings::http::no_effect("share_threshold", why, place, diagnostics);
+        warnings::no_effect("share_threshold", why, place, diagnostics);
     }
     Ok(Some(Rule {
         name: name?,
@@ -99,7 +99,7 @@ fn without(
     for (key, set) in [("shadow_mode", flags.shadow), ("quota_mode", flags.quota)] {
         if set {
             let why = "the descriptor has no rate_limit";
-            warnings::http::no_effect(key, why, descriptor.place(key), diagnostics);
+            warnings::no_effect(key, why, descriptor.place(key), diagnostics);
         }
     }
     if descriptor.knows("overrides") && descriptor.entry("overrides").is_some() {

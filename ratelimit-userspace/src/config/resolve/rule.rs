@@ -6,13 +6,13 @@ use super::{Names, name, prefix_length};
 use crate::config::{
     diagnostic::{Code, Diagnostics, Mistake, Quoted, Reported},
     file::{Node, Value},
-    policy::{IcmpType, Limit, Match, Per, Rule, Sources, Unit},
+    policy::{Block, IcmpType, Limit, Match, Per, Rule, Sources, Unit},
     section::{Section, all, scalar},
     shape,
     value::{
-        self, address, choice,
+        self, address, choice, duration,
         header::{self, ICMP, ICMPV6, TCP, WITH_PORTS},
-        rate,
+        number, rate,
     },
     warnings,
 };
@@ -33,13 +33,32 @@ pub(super) fn rule(
     };
     let limits = limits(&section, sources, diagnostics);
     let count_only = section.one("action", diagnostics, choice(&[("shed", false), ("count", true)]));
-    Ok(Rule {
+    let block = match section.node("block", diagnostics) {
+        Ok(Some(node)) => block(node, diagnostics).map(Some),
+        Ok(None) => Ok(None),
+        Err(reported) => Err(reported),
+    };
+    let rule = Rule {
         name: name?,
         matches: matches?,
         limits: limits?,
         count_only: count_only?.unwrap_or(false),
+        block: block?,
         line: node.place.line,
-    })
+    };
+    warnings::block(&rule, section.place("block"), diagnostics);
+    Ok(rule)
+}
+
+fn block(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Block, Reported> {
+    let section = Section::open(&shape::BLOCK, node, diagnostics)?;
+    let after = section.one("after", diagnostics, number(1..=u32::MAX));
+    let after = section.required("after", diagnostics, after);
+    let within = section.one("within", diagnostics, duration::between(Block::WITHIN));
+    let within = section.required("within", diagnostics, within);
+    let duration = section.one("for", diagnostics, duration::between(Block::DURATION));
+    let duration = section.required("for", diagnostics, duration);
+    Ok(Block { after: after?, within: within?, duration: duration? })
 }
 
 fn matches(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Match, Reported> {

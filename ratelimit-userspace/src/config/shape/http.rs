@@ -1,12 +1,11 @@
 //! The tables of the `http` section and of rule files.
 
-use super::{ADDRESSES, IPV4_PREFIX, IPV6_PREFIX, Shape};
+use super::{ADDRESSES, IPV4_PREFIX, IPV6_PREFIX, Shape, TOKEN_FILE};
 
 /// A key and what its value looks like.
 type Key = (&'static str, &'static str);
 
 const LISTEN: &str = "an address and a port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH";
-const TOKEN_FILE: &str = "the path of a file that holds one token of at least 16 bytes";
 const FLAG: &str = "true or false";
 const VALUE: &str = "a value, or the start of one and `*`, such as partner-*";
 const TRUE: &str = "true";

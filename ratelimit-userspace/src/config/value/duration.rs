@@ -1,6 +1,6 @@
 //! Times and percentages: `30s`, `10%`.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, ops::RangeInclusive, time::Duration};
 
 use super::{is_digits, whole};
 use crate::config::{
@@ -28,6 +28,23 @@ pub(in crate::config) fn duration(text: &str) -> Result<NonZeroU64, Mistake> {
         let meant = meant(text).filter(|meant| meant != text && read(meant).is_ok());
         if meant.is_some() { mistake.nearest(meant) } else { mistake }
     })
+}
+
+/// As [`duration`], within bounds.
+pub(in crate::config) fn between(
+    bounds: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Duration, Mistake> {
+    move |text| {
+        let time = Duration::from_nanos(duration(text)?.get());
+        let mistake = |words| Mistake::new(Code::OutOfRange, format!("{} is too {words}", Quoted(text)));
+        if time < *bounds.start() {
+            Err(mistake("short"))
+        } else if time > *bounds.end() {
+            Err(mistake("long"))
+        } else {
+            Ok(time)
+        }
+    }
 }
 
 fn read(text: &str) -> Result<NonZeroU64, Mistake> {

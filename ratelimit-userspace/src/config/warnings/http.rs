@@ -11,6 +11,7 @@ use crate::config::{
         Source, ValuePattern,
     },
     section::Section,
+    warnings::no_effect,
 };
 
 /// Bytes that a log keeps for a hit.
@@ -52,12 +53,6 @@ pub(in crate::config) fn envoy(place: Place, path: &Path, diagnostics: &mut Diag
 /// Warns about settings for metrics that do not exist here.
 pub(in crate::config) fn metric(key: &str, place: Place, diagnostics: &mut Diagnostics<'_>) {
     no_effect(key, "metrics carry the ids of rules and never values of requests", place, diagnostics);
-}
-
-/// Warns about a setting that changes nothing.
-pub(in crate::config) fn no_effect(key: &str, why: &str, place: Place, diagnostics: &mut Diagnostics<'_>) {
-    let mistake = Mistake::new(Code::NoEffect, format!("`{key}` changes nothing here: {why}"));
-    diagnostics.warn(place, mistake.expected(format!("no `{key}`")));
 }
 
 /// Warns about a rule file whose domain limits nothing.

@@ -170,6 +170,17 @@ impl Reach {
         self.has(TCP_FLAGS, usize::from(flags))
     }
 
+    /// Nothing but TCP, in segments that have ACK set and SYN clear.
+    pub(super) fn is_established_tcp(&self) -> bool {
+        const SYN: usize = 0x02;
+        const ACK: usize = 0x10;
+        (0..PROTOCOL.len).all(|value| value == usize::from(TCP) || !self.has(PROTOCOL, value))
+            && (0..TCP_FLAGS.len).all(|flags| {
+                let fits = flags < 256 && flags & (SYN | ACK) == ACK;
+                fits || !self.has(TCP_FLAGS, flags)
+            })
+    }
+
     pub(super) fn has_whole_datagrams(&self) -> bool {
         self.has(FRAGMENT, kind_bit(FragmentKind::None))
     }
@@ -248,7 +259,7 @@ pub(super) fn merged(nets: &[IpNet]) -> Vec<IpNet> {
 }
 
 /// Each prefix lies in one of the others, which are merged and sorted.
-fn nets_are_within(nets: &[IpNet], others: &[IpNet]) -> bool {
+pub(super) fn nets_are_within(nets: &[IpNet], others: &[IpNet]) -> bool {
     nets.iter().all(|net| {
         let before = others.partition_point(|other| other.network() <= net.network());
         before.checked_sub(1).is_some_and(|index| others[index].contains(net))

@@ -67,3 +67,65 @@ async fn reading_a_file_is_no_change() {
     let nothing = tokio::time::timeout(QUIET * 2, watch.changed()).await;
     assert!(nothing.is_err());
 }
+
+#[tokio::test]
+async fn a_directory_that_is_replaced_is_watched_again() {
+    let root = tempfile::tempdir().unwrap();
+    let (directory, aside) = (root.path().join("rules.d"), root.path().join("aside"));
+    let file = directory.join("rules.yaml");
+    fs::create_dir(&directory).unwrap();
+    let mut watch = Watch::new();
+    let files = [root.path().join("main.yaml"), directory.clone()];
+    assert!(watch.follow(files.clone()));
+    assert!(!watch.follow(files.clone()));
+
+    fs::rename(&directory, &aside).unwrap();
+    fs::create_dir(&directory).unwrap();
+    assert!(noticed(&mut watch).await);
+    assert!(watch.follow(files.clone()), "it is another directory");
+    fs::write(&file, "new").unwrap();
+    assert!(noticed(&mut watch).await, "written in the new directory");
+    assert!(!watch.follow(files));
+}
+
+#[tokio::test]
+async fn a_directory_that_comes_back_is_watched_again() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("rules.d");
+    fs::create_dir(&directory).unwrap();
+    let mut watch = Watch::new();
+    watch.follow([directory.clone()]);
+    fs::remove_dir(&directory).unwrap();
+    assert!(noticed(&mut watch).await);
+    assert!(watch.follow([directory.clone()]), "the one above it");
+    fs::create_dir(&directory).unwrap();
+    assert!(noticed(&mut watch).await);
+    assert!(watch.follow([directory.clone()]));
+    fs::write(directory.join("a.yaml"), "new").unwrap();
+    assert!(noticed(&mut watch).await);
+}
+
+#[tokio::test]
+async fn the_file_behind_a_symbolic_link_is_watched() {
+    let (names, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (name, file) = (names.path().join("rules.yaml"), files.path().join("real.yaml"));
+    fs::write(&file, "a").unwrap();
+    symlink(&file, &name).unwrap();
+    let mut watch = Watch::new();
+    watch.follow([name]);
+    fs::write(&file, "b").unwrap();
+    assert!(noticed(&mut watch).await);
+}
+
+#[tokio::test]
+async fn a_change_is_told_although_nobody_waited_for_it_to_be_quiet() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rules.yaml");
+    let mut watch = Watch::new();
+    watch.follow([file.clone()]);
+    fs::write(&file, "a").unwrap();
+    while watch.pending.is_none() {
+        let _ = tokio::time::timeout(Duration::from_millis(10), watch.changed()).await;
+    }
+    assert!(noticed(&mut watch).await);
+}

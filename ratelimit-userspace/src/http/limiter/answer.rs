@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::{
     commit::{Committed, Report},
     plan::{Counter, Plan, Target},
-    settle::{Part, Wait, denier},
+    settle::{Part, Vote, Wait, denier},
 };
 use crate::http::{
+    algorithm::Outcome,
     ask::{Answer, Decision, Refusal, Status},
     rules::Rule,
 };
@@ -43,9 +44,14 @@ pub(super) fn answer(plan: &Plan<'_>, committed: Committed, reports: &[Report]) 
 impl Settled<'_, '_> {
     /// The counter that denies, and longest from now on.
     fn denier(&self) -> Option<usize> {
-        let votes = self.plan.counters.iter().zip(self.reports);
-        let votes =
-            votes.map(|(counter, report)| if counter.vote.refuses() { report.next } else { counter.vote });
+        let votes = self.plan.counters.iter().zip(self.reports).map(|(Counter { vote, .. }, report)| {
+            match (vote.refuses(), report.next.refuses()) {
+                (true, true) => report.next,
+                // What the denied request was charged has healed a state from the future: it denies no longer.
+                (true, false) => Vote { outcome: Outcome::Refuse { wait: Some(0) }, ..*vote },
+                (false, _) => *vote,
+            }
+        });
         denier(votes).map(|(counter, _)| counter)
     }
 

@@ -93,13 +93,23 @@ impl Metrics {
         format: Format,
     ) -> Result<String, fmt::Error> {
         let mut registry = Registry::with_prefix("ratelimit_http");
-        registry.register_collector(Box::new(Scrape { metrics: Arc::clone(self), rules, store, now }));
+        registry.register_collector(Box::new(self.collector(rules, store, now)));
         let mut text = String::new();
         match format {
             Format::OpenMetrics => encoding::text::encode(&mut text, &registry)?,
             Format::Prometheus => prometheus_text::encode(&mut text, &registry)?,
         }
         Ok(text)
+    }
+
+    /// Everything for a registry whose prefix is `ratelimit_http`.
+    pub fn collector(
+        self: &Arc<Self>,
+        rules: Arc<RuleBook>,
+        store: Stats,
+        now: Now,
+    ) -> impl Collector + use<> {
+        Scrape { metrics: Arc::clone(self), rules, store, now }
     }
 }
 

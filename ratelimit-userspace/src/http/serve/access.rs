@@ -17,8 +17,14 @@ use crate::config::http::Access as Config;
 #[derive(Clone, Debug)]
 pub struct Access {
     allow_from: Vec<IpNet>,
-    token: Option<Token>,
-    write_token: Option<Token>,
+    tokens: Tokens,
+}
+
+/// The tokens as they stood in their files.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    ask: Option<Token>,
+    write: Option<Token>,
 }
 
 /// What an asker may do. Whoever may write may ask.
@@ -81,11 +87,8 @@ impl Access {
     /// As the configuration has it; reads the token files.
     pub fn new(config: &Config) -> Result<Self, TokenError> {
         let Config { allow_from, token_file, write_token_file } = config;
-        Ok(Self {
-            allow_from: allow_from.clone(),
-            token: token_file.as_deref().map(Token::read).transpose()?,
-            write_token: write_token_file.as_deref().map(Token::read).transpose()?,
-        })
+        let tokens = Tokens::read(token_file.as_deref(), write_token_file.as_deref())?;
+        Ok(Self { allow_from: allow_from.clone(), tokens })
     }
 
     /// What `peer` may do, given the value of its `Authorization`.
@@ -95,29 +98,10 @@ impl Access {
             Peer::Address(address) if address.is_loopback() => return Rights::Write,
             Peer::Address(address) => address,
         };
-        let (ask, write) = self.bearer(authorization);
-        if write {
-            Rights::Write
-        } else if ask || self.allow_from.iter().any(|network| network.contains(&address)) {
-            Rights::Ask
-        } else {
-            Rights::None
+        match self.tokens.rights(authorization) {
+            Rights::None if self.allow_from.iter().any(|network| network.contains(&address)) => Rights::Ask,
+            rights => rights,
         }
-    }
-
-    /// Whether the token lets its bearer ask, and whether it lets it write. Both are compared always.
-    fn bearer(&self, authorization: Option<&HeaderValue>) -> (bool, bool) {
-        if self.token.is_none() && self.write_token.is_none() {
-            return (false, false);
-        }
-        let Some(sent) = authorization.and_then(|value| bearer(value.as_bytes())) else {
-            return (false, false);
-        };
-        let sent = Token::new(sent);
-        let is = |token: Option<&Token>| {
-            bool::from(token.map_or_else(|| Choice::from(0), |token| token.is(&sent)))
-        };
-        (is(self.token.as_ref()), is(self.write_token.as_ref()))
     }
 
     /// Whether these rights are enough, and if not, what to say.
@@ -126,10 +110,43 @@ impl Access {
             Ok(())
         } else if has >= Rights::Ask {
             Err(AccessError::NeedsWrite)
-        } else if self.token.is_some() || self.write_token.is_some() {
+        } else if self.tokens.any() {
             Err(AccessError::Unauthenticated)
         } else {
             Err(AccessError::Forbidden)
+        }
+    }
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    /// Reads the files of the token to ask and of the one to write.
+    pub fn read(ask: Option<&Path>, write: Option<&Path>) -> Result<Self, TokenError> {
+        Ok(Self { ask: ask.map(Token::read).transpose()?, write: write.map(Token::read).transpose()? })
+    }
+
+    /// Whether there is any.
+    pub fn any(&self) -> bool {
+        self.ask.is_some() || self.write.is_some()
+    }
+
+    /// What the value of `Authorization` gives the right to. Both tokens are compared always.
+    pub fn rights(&self, authorization: Option<&HeaderValue>) -> Rights {
+        if !self.any() {
+            return Rights::None;
+        }
+        let Some(sent) = authorization.and_then(|value| bearer(value.as_bytes())) else {
+            return Rights::None;
+        };
+        let sent = Token::new(sent);
+        let is = |token: &Option<Token>| {
+            bool::from(token.as_ref().map_or_else(|| Choice::from(0), |token| token.is(&sent)))
+        };
+        match (is(&self.ask), is(&self.write)) {
+            (_, true) => Rights::Write,
+            (true, false) => Rights::Ask,
+            (false, false) => Rights::None,
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::{
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Front, problem::Problem};
 
@@ -24,7 +24,7 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const SMALL: u64 = 16 * 1024;
 
 /// Larger bodies that are read together.
-pub(super) const MAX_LARGE: usize = 64;
+pub(crate) const MAX_LARGE: usize = 64;
 
 /// A whole body.
 #[derive(Debug)]
@@ -36,34 +36,47 @@ impl FromRequest<Arc<Front>> for Payload {
     type Rejection = Problem;
 
     async fn from_request(request: Request, front: &Arc<Front>) -> Result<Self, Problem> {
-        let body = request.into_body();
-        if body.size_hint().lower() > MAX_BODY as u64 {
-            return Err(too_large());
-        }
-        timeout(BODY_TIMEOUT, read(body, front)).await.map_err(|_| {
-            let seconds = BODY_TIMEOUT.as_secs();
-            Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                format!("the body was not complete after {seconds} seconds; send it at once"),
-            )
-        })?
+        read(request.into_body(), MAX_BODY, &front.large_bodies).await.map(Payload)
     }
 }
 
-async fn read(body: Body, front: &Front) -> Result<Payload, Problem> {
+/// A whole body of at most `max` bytes, within [`BODY_TIMEOUT`]. It waits for one of `large` where it may be
+/// large.
+pub(crate) async fn read(body: Body, max: usize, large: &Semaphore) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > max as u64 {
+        return Err(too_large(max));
+    }
     let small = body.size_hint().upper().is_some_and(|size| size <= SMALL);
-    // Nobody closes the semaphore; without a permit the body is read all the same.
-    let _permit = if small { None } else { front.large_bodies.acquire().await.ok() };
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(Payload(collected.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Problem::bad_request(format!("the body broke off: {error}"))),
-    }
+    let read = async {
+        // Nobody closes the semaphore; without a permit the body is read all the same.
+        let _permit = if small { None } else { large.acquire().await.ok() };
+        match Limited::new(body, max).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large(max)),
+            Err(error) => Err(broken(&error)),
+        }
+    };
+    timeout(BODY_TIMEOUT, read).await.map_err(|_| too_slow(BODY_TIMEOUT))?
 }
 
-fn too_large() -> Problem {
+/// A body that broke off.
+pub(crate) fn broken(error: &dyn std::fmt::Display) -> Problem {
+    Problem::bad_request(format!("the body broke off: {error}"))
+}
+
+/// A body that was not there after `limit`.
+pub(crate) fn too_slow(limit: Duration) -> Problem {
+    let seconds = limit.as_secs();
+    Problem::new(
+        StatusCode::REQUEST_TIMEOUT,
+        format!("the body was not complete after {seconds} seconds; send it at once"),
+    )
+}
+
+/// A body of more than `max` bytes.
+pub(crate) fn too_large(max: usize) -> Problem {
     Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("a body may have at most {MAX_BODY} bytes; ask in several requests"),
+        format!("a body may have at most {max} bytes; ask in several requests"),
     )
 }

@@ -18,7 +18,7 @@ use tower::Service as _;
 use tracing::debug;
 
 use self::guarded::{Guarded, Stage};
-use super::listener::{Listener, Peer};
+use super::listener::{Connection, Listener, Peer};
 
 /// How long a connection may be open without a request. Longer than the minute after which proxies close
 /// their idle connections, so that they do so before us and no request meets a closed one.
@@ -39,13 +39,23 @@ const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// Serves connections until `stop`, then gives those that are open [`GRACE`] to end.
 pub async fn serve(listener: Listener, router: Router, stop: impl Future<Output = ()>) {
+    serve_each(listener, |_| router.clone(), stop).await;
+}
+
+/// The same with a router for each connection.
+pub async fn serve_each(
+    listener: Listener,
+    router: impl Fn(&Connection) -> Router,
+    stop: impl Future<Output = ()>,
+) {
     let (running, stopped) = watch::channel(());
     let mut stop = pin!(stop);
     loop {
         select! {
             connection = listener.accept() => {
                 let peer = connection.peer();
-                tokio::spawn(attend(connection, peer, router.clone(), stopped.clone()));
+                let router = router(&connection);
+                tokio::spawn(attend(connection, peer, router, stopped.clone()));
             }
             () = &mut stop => break,
         }

@@ -41,6 +41,7 @@ pub struct Listener {
     socket: Socket,
     file: Option<SocketFile>,
     slots: Arc<Semaphore>,
+    connections: usize,
 }
 
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub enum Peer {
     Unix,
 }
 
-/// An accepted connection. It counts towards [`MAX_CONNECTIONS`] until it is dropped.
+/// An accepted connection. It counts towards those of its listener until it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
@@ -111,6 +112,11 @@ enum Stream {
 impl Listener {
     /// Listens. A Unix socket that nobody answers on any more is replaced; anything else at its path is not.
     pub fn bind(listen: &Listen) -> Result<Self, ListenError> {
+        Self::bind_for(listen, MAX_CONNECTIONS)
+    }
+
+    /// The same for no more than so many connections at once.
+    pub fn bind_for(listen: &Listen, connections: usize) -> Result<Self, ListenError> {
         let (socket, file) = match listen {
             Listen::Tcp(address) => {
                 let failed = |source| ListenError::Tcp { address: *address, source };
@@ -123,7 +129,7 @@ impl Listener {
                 (Socket::Unix(listener), Some(file))
             }
         };
-        Ok(Self { socket, file, slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)) })
+        Ok(Self { socket, file, slots: Arc::new(Semaphore::new(connections)), connections })
     }
 
     /// The address, where it is TCP; the port is the real one where 0 was asked for.
@@ -134,7 +140,7 @@ impl Listener {
         }
     }
 
-    /// The next connection. Waits while [`MAX_CONNECTIONS`] are open; outlasts every failure.
+    /// The next connection. Waits while as many as may be are open; outlasts every failure.
     pub async fn accept(&self) -> Connection {
         let slot = match Arc::clone(&self.slots).acquire_owned().await {
             Ok(slot) => slot,
@@ -159,9 +165,9 @@ impl Listener {
 
     /// Stops listening at once, and resolves when no connection of this listener is open any more.
     pub async fn close(self) {
-        let Self { socket, file, slots } = self;
+        let Self { socket, file, slots, connections } = self;
         drop((socket, file));
-        let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
+        let all = u32::try_from(connections).unwrap_or(u32::MAX);
         drop(slots.acquire_many(all).await);
     }
 }
@@ -266,6 +272,25 @@ impl Connection {
     /// Who is at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// The process that connected, where that is over a Unix socket and it is one of this PID namespace.
+    pub fn process(&self) -> Option<u32> {
+        match &self.stream {
+            Stream::Tcp(_) => None,
+            Stream::Unix(stream) => {
+                let process = stream.peer_cred().ok()?.pid()?;
+                u32::try_from(process).ok().filter(|&process| process != 0)
+            }
+        }
+    }
+
+    /// The other end and this end, where they are addresses.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.stream {
+            Stream::Tcp(stream) => Some((stream.peer_addr().ok()?, stream.local_addr().ok()?)),
+            Stream::Unix(_) => None,
+        }
     }
 }
 

@@ -12,51 +12,57 @@ use serde::Serialize;
 use super::access::AccessError;
 
 /// The media type of problems.
-pub(super) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// A request that was not decided, and why. The title is that of its status.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
+    kind: Option<&'static str>,
     status: StatusCode,
     detail: Cow<'static, str>,
 }
 
 /// A problem on the wire.
 #[derive(Debug, Serialize)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     /// What kind of problem it is; absent: no other than its status tells.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(super) kind: Option<&'static str>,
+    pub(crate) kind: Option<&'static str>,
     /// The kind in words.
-    pub(super) title: &'a str,
+    pub(crate) title: &'a str,
     /// The status of the answer.
-    pub(super) status: u16,
+    pub(crate) status: u16,
     /// This occurrence in words.
-    pub(super) detail: &'a str,
+    pub(crate) detail: &'a str,
     /// Whole seconds after which to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u64>,
     /// The policies that were violated, under the names that `RateLimit-Policy` gives them.
     #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
-    pub(super) violated_policies: &'a [Cow<'a, str>],
+    pub(crate) violated_policies: &'a [Cow<'a, str>],
 }
 
 // === impl Problem ===
 
 impl Problem {
     /// A problem in words for a person.
-    pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into() }
+    pub(crate) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: None, status, detail: detail.into() }
+    }
+
+    /// The same of a kind that programs tell apart.
+    pub(crate) fn of_kind(self, kind: &'static str) -> Self {
+        Self { kind: Some(kind), ..self }
     }
 
     /// The request is wrong.
-    pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
     /// The same with a status that nginx takes for a failure, where it would take this one for a refusal of
     /// the client.
-    pub(super) fn not_for_nginx(self) -> Self {
+    pub(crate) fn not_for_nginx(self) -> Self {
         match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Self { status: StatusCode::BAD_REQUEST, ..self }
@@ -66,7 +72,7 @@ impl Problem {
     }
 
     /// The words.
-    pub(super) fn detail(&self) -> &str {
+    pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 }
@@ -83,9 +89,9 @@ impl From<AccessError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { status, detail } = self;
+        let Self { kind, status, detail } = self;
         let document = Document {
-            kind: None,
+            kind,
             title: status.canonical_reason().unwrap_or("Problem"),
             status: status.as_u16(),
             detail: &detail,
@@ -104,7 +110,7 @@ impl IntoResponse for Problem {
 
 impl Document<'_> {
     /// Its JSON.
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         // Strings and numbers alone always have a JSON form.
         serde_json::to_vec(self).unwrap_or_default()
     }

@@ -83,12 +83,12 @@ async fn tokens_are_read_anew_on_reload() {
     let config = Http { access, ..fixture::config() };
     let identifier = Arc::new(Identifier::new(&config, [7; 32]));
     std::fs::write(&path, "second\n").unwrap();
-    bed.front.reload(&config, Arc::clone(&identifier)).unwrap();
+    bed.front.put(Front::prepare(&config, Arc::clone(&identifier)).unwrap());
     assert_eq!(ask("second").await.status, 200);
     assert_eq!(ask("first").await.status, 401);
 
     std::fs::remove_file(&path).unwrap();
-    bed.front.reload(&config, identifier).unwrap_err();
+    Front::prepare(&config, identifier).unwrap_err();
     assert_eq!(ask("second").await.status, 200, "what was in force stays");
 }
 

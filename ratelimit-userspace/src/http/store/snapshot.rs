@@ -28,10 +28,10 @@ use crate::{
         clock::Now,
         rules::{Metered, RuleBook},
     },
+    whole_file,
 };
 
 mod codec;
-mod file;
 mod place;
 
 const MAGIC: &[u8; 8] = b"rlcounts";
@@ -100,7 +100,7 @@ pub(crate) fn save(
     check: [u8; 16],
     now: Now,
 ) -> io::Result<()> {
-    file::replace(file, |out| {
+    whole_file::replace(file, |out| {
         let mut digest = Sha256::new();
         let mut write = |bytes: &[u8]| {
             digest.update(bytes);

@@ -146,14 +146,7 @@ pub(super) fn addresses(
     }
     let mut classify = |entries| {
         let nodes = trie::nodes(entries, outside).into_iter();
-        nodes
-            .map(|Node { network, length, outermost, bits }| Node {
-                network,
-                length,
-                outermost,
-                bits: address_class::FIRST + masks.index(bits),
-            })
-            .collect()
+        nodes.map(|node| node.map(|mask| address_class::FIRST + masks.index(mask))).collect()
     };
     (Addresses { v4: classify(v4), v6: classify(v6) }, outside)
 }

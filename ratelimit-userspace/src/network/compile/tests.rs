@@ -9,7 +9,7 @@ use ratelimit_common::{
 };
 
 use super::*;
-use crate::config::policy::{Bucket, Limit, Match, OnStop, Per, Sources, Unit};
+use crate::config::policy::{Blocks, Bucket, Limit, Match, OnStop, Per, Sources, Unit};
 
 const LIMIT: Limit = Limit {
     per: Per::Source,
@@ -18,7 +18,7 @@ const LIMIT: Limit = Limit {
 };
 
 pub(in crate::network) fn rule(name: &str, matches: Match) -> Rule {
-    Rule { name: name.to_owned(), matches, limits: vec![LIMIT], count_only: false, line: 1 }
+    Rule { name: name.to_owned(), matches, limits: vec![LIMIT], count_only: false, block: None, line: 1 }
 }
 
 pub(in crate::network) fn network(rules: Vec<Rule>) -> Network {
@@ -31,6 +31,9 @@ pub(in crate::network) fn network(rules: Vec<Rule>) -> Network {
         deny: Vec::new(),
         rules,
         deny_files: Vec::<PathBuf>::new(),
+        management: Vec::new(),
+        blocks: Blocks::default(),
+        next: None,
     }
 }
 
@@ -176,7 +179,7 @@ where
     prop_oneof![1 => Just(ABSENT), 3 => values.prop_map(Into::into)]
 }
 
-fn packet() -> impl Strategy<Value = (Packet, u32)> {
+pub(in crate::network) fn packet() -> impl Strategy<Value = (Packet, u32)> {
     let ports = || prop_oneof![select(PORTS), any::<u16>()];
     (
         (address(), address()),

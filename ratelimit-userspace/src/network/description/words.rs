@@ -11,7 +11,7 @@ const SHOWN: usize = 4;
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
 /// What a rule applies to: conditions joined by `, `, values by `|`; `everything` when there are none.
-pub(super) fn matches(matches: &Match) -> String {
+pub(in crate::network) fn matches(matches: &Match) -> String {
     let Match {
         source,
         destination,
@@ -71,7 +71,7 @@ fn range<T: PartialEq + Display>(range: &RangeInclusive<T>) -> String {
     }
 }
 
-fn protocol_name(number: u8) -> String {
+pub(crate) fn protocol_name(number: u8) -> String {
     match number {
         1 => "icmp".to_owned(),
         6 => "tcp".to_owned(),
@@ -86,7 +86,7 @@ fn protocol_name(number: u8) -> String {
 }
 
 /// `syn+!ack`: SYN set and ACK clear.
-fn flags(pattern: TcpFlags) -> String {
+pub(in crate::network) fn flags(pattern: TcpFlags) -> String {
     let named = |bits: u8, prefix: &'static str| {
         let set = (0..8).zip(FLAGS).filter(move |(bit, _)| bits >> bit & 1 == 1);
         set.map(move |(_, name)| format!("{prefix}{name}"))

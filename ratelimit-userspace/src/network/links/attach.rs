@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     fn interface(mtu: u32) -> Interface {
-        Interface { index: 3, name: "eth3".to_owned(), mtu, programs: Vec::new() }
+        Interface { index: 3, name: "eth3".to_owned(), mtu, ..Interface::default() }
     }
 
     fn refusal(errno: i32) -> Refusal {

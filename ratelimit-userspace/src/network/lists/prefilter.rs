@@ -44,36 +44,45 @@ impl Prefilter {
     }
 
     /// Sets the bits of all /24s that share an address with an IPv4 prefix.
-    pub(super) fn insert_v4<B>(&mut self, node: &Node<B>) {
-        let first = prefilter::v4_bit(node.high());
-        let count = 1 << 24_u32.saturating_sub(node.length.into());
-        self.insert(first, count);
+    pub fn insert_v4<B>(&mut self, node: &Node<B>) {
+        v4_words(node, |word, bits| self.insert(word, bits));
     }
 
     /// Sets the bits of an IPv6 prefix at the level of its length, which it returns: 16, 32 or 48.
-    pub(super) fn insert_v6<B>(&mut self, node: &Node<B>) -> u32 {
-        let level = match node.length {
-            0..32 => 16,
-            32..48 => 32,
-            48.. => 48,
-        };
-        // A prefix that is shorter than its level is all values of the bits in between.
-        let expansions = 1_u64 << 16_u32.saturating_sub(node.length.into());
-        for value in 0..expansions {
-            self.insert(prefilter::v6_bit(node.high() | (value << 48), level), 1);
-        }
-        level
+    pub fn insert_v6<B>(&mut self, node: &Node<B>) -> u32 {
+        v6_words(node, |word, bits| self.insert(word, bits))
     }
 
-    fn insert(&mut self, first: u32, count: u32) {
-        let (mut bit, end) = (first, first + count);
-        while bit < end {
-            let upto = end.min((bit / 64 + 1) * 64);
-            let ones = u64::MAX >> (64 - (upto - bit));
-            let chunk =
-                self.chunks[(bit / CHUNK_BITS) as usize].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
-            chunk[(bit / 64) as usize % CHUNK_WORDS] |= ones << (bit % 64);
-            bit = upto;
-        }
+    fn insert(&mut self, word: usize, bits: u64) {
+        let chunk = self.chunks[word / CHUNK_WORDS].get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+        chunk[word % CHUNK_WORDS] |= bits;
     }
+}
+
+/// The words of a bitmap, and their bits, for all /24s that share an address with an IPv4 prefix.
+pub fn v4_words<B>(node: &Node<B>, mut set: impl FnMut(usize, u64)) {
+    let first = prefilter::v4_bit(node.high());
+    let (mut bit, end) = (first, first + (1 << 24_u32.saturating_sub(node.length.into())));
+    while bit < end {
+        let upto = end.min((bit / 64 + 1) * 64);
+        let ones = u64::MAX >> (64 - (upto - bit));
+        set((bit / 64) as usize, ones << (bit % 64));
+        bit = upto;
+    }
+}
+
+/// The same for an IPv6 prefix, at the level of its length, which it returns: 16, 32 or 48.
+pub fn v6_words<B>(node: &Node<B>, mut set: impl FnMut(usize, u64)) -> u32 {
+    let level = match node.length {
+        0..32 => 16,
+        32..48 => 32,
+        48.. => 48,
+    };
+    // A prefix that is shorter than its level is all values of the bits in between.
+    let expansions = 1_u64 << 16_u32.saturating_sub(node.length.into());
+    for value in 0..expansions {
+        let bit = prefilter::v6_bit(node.high() | (value << 48), level);
+        set((bit / 64) as usize, 1 << (bit % 64));
+    }
+    level
 }

@@ -32,6 +32,12 @@ impl<B> Node<B> {
         Self { network, length: prefix.prefix_len(), outermost: false, bits }
     }
 
+    /// The same prefix, with something else that holds for it.
+    pub fn map<C>(self, convert: impl FnOnce(B) -> C) -> Node<C> {
+        let Self { network, length, outermost, bits } = self;
+        Node { network, length, outermost, bits: convert(bits) }
+    }
+
     /// The key's octets in an IPv4 trie.
     pub fn v4_octets(&self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.network.to_be_bytes();

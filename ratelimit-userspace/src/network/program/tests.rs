@@ -4,12 +4,11 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use ratelimit_common::{
     address::{Address, Family},
     packet::{self, Fragment, Parsed},
-    policy::listed,
 };
 
 use super::*;
 use crate::{
-    config::policy::{Limit, Match, Network},
+    config::policy::{Limit, Management, Match, Network},
     network::{
         compile::{
             Slots, compile,
@@ -19,9 +18,10 @@ use crate::{
     },
 };
 
-const PRIVATE: StateMaps = StateMaps { pins: None, capacity: 1024, hash_key: [1, 2], epoch: 0 };
+const PRIVATE: StateMaps =
+    StateMaps { pins: None, capacity: 1024, block_sets: 2, hash_key: [1, 2], epoch: 0 };
 
-fn load(network: &Network) -> (Compiled, Program) {
+pub(in crate::network) fn load(network: &Network) -> (Compiled, Program) {
     let names = network.rules.iter().map(|rule| rule.name.as_str());
     let compiled = compile(network, &Slots::assign(&Slots::default(), names).0).expect("it is valid");
     let program = Program::load(&compiled, &PRIVATE, Clock::Replay).unwrap_or_else(|error| panic!("{error}"));
@@ -30,16 +30,16 @@ fn load(network: &Network) -> (Compiled, Program) {
 
 /// A frame whose sort is drawn: which headers it has and what stands in them.
 #[derive(Clone, Debug)]
-struct Sketch {
-    source: Address,
-    destination: Address,
-    vlan: Option<u16>,
-    protocol: u8,
-    ports: [u16; 2],
+pub(in crate::network) struct Sketch {
+    pub(in crate::network) source: Address,
+    pub(in crate::network) destination: Address,
+    pub(in crate::network) vlan: Option<u16>,
+    pub(in crate::network) protocol: u8,
+    pub(in crate::network) ports: [u16; 2],
     /// TCP flags, or the ICMP type.
-    byte: u8,
-    fragment: Fragment,
-    payload: usize,
+    pub(in crate::network) byte: u8,
+    pub(in crate::network) fragment: Fragment,
+    pub(in crate::network) payload: usize,
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
@@ -63,8 +63,14 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     )
 }
 
+/// An entry that often covers a sketch's source, on some of its ports.
+pub(in crate::network) fn management() -> impl Strategy<Value = Management> {
+    let ports = prop_oneof![Just(0..=53), Just(80..=80), Just(443..=65_535)];
+    (prefix(), vec(ports, 1..3)).prop_map(|(prefix, ports)| Management { prefix, ports })
+}
+
 impl Sketch {
-    fn frame(&self) -> Vec<u8> {
+    pub(in crate::network) fn frame(&self) -> Vec<u8> {
         let Self { source, destination, vlan, protocol, ports, byte, fragment, payload } = self;
         let mut body = match protocol {
             6 => {
@@ -146,11 +152,8 @@ fn expected(compiled: &Compiled, frame: &[u8]) -> (bool, Reason, Option<usize>) 
         Parsed::NotIp => return (false, Reason::NotIp, None),
         Parsed::Cut => return (false, Reason::NoRule, None),
     };
-    let listed = compiled.lists.look_up(&packet.source);
-    if listed & listed::ALLOW != 0 {
-        (false, Reason::Allowed, None)
-    } else if listed & if packet.neighbour { listed::DENY_EXACT } else { listed::DENY } != 0 {
-        (true, Reason::Denied, None)
+    if let Some(reason) = compiled.lists.judge(&packet) {
+        (reason == Reason::Denied, reason, None)
     } else if packet.neighbour {
         (false, Reason::Neighbour, None)
     } else if let Some(reason) = packet.malformed {
@@ -173,6 +176,7 @@ proptest! {
     fn the_kernel_finds_what_the_tables_say(
         matches in vec(matches(), 0..8),
         allow in vec(prefix(), 0..3),
+        management in vec(management(), 0..4),
         deny in vec(prefix(), 0..4),
         sketches in vec(sketch(), 64),
     ) {
@@ -181,7 +185,7 @@ proptest! {
             rule.limits[0].bucket = None;
             rule
         };
-        let policy = Network { allow, deny, ..network((0..).zip(matches).map(zero).collect()) };
+        let policy = Network { allow, deny, management, ..network((0..).zip(matches).map(zero).collect()) };
         let (compiled, mut program) = load(&policy);
         for sketch in sketches {
             let frame = sketch.frame();

@@ -7,7 +7,14 @@ use aya::maps::{MapData, MapError};
 use super::StateError;
 
 /// `enum bpf_map_type` of linux/bpf.h, as far as state maps use it.
-const TYPES: [(u32, &str); 4] = [(1, "hash"), (2, "array"), (6, "per-CPU array"), (9, "LRU hash")];
+const TYPES: [(u32, &str); 6] = [
+    (1, "hash"),
+    (2, "array"),
+    (6, "per-CPU array"),
+    (9, "LRU hash"),
+    (11, "prefix trie"),
+    (27, "ring buffer"),
+];
 
 /// The shape of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +67,10 @@ pub enum Difference {
 }
 
 /// The layouts of `names` in a BPF object.
-pub(super) fn expected<'a>(object: &[u8], names: &[&'a str]) -> Result<Vec<(&'a str, Layout)>, StateError> {
+pub(in crate::network) fn expected<'a>(
+    object: &[u8],
+    names: &[&'a str],
+) -> Result<Vec<(&'a str, Layout)>, StateError> {
     let object = aya_obj::Object::parse(object).map_err(|error| StateError::Object(error.to_string()))?;
     names
         .iter()
@@ -96,6 +106,29 @@ impl Layout {
             entries: info.max_entries(),
             flags: info.map_flags(),
         })
+    }
+
+    /// A longest-prefix trie of addresses of so many octets, with `u32` values.
+    pub(in crate::network) const fn trie(octets: u32, entries: u32) -> Self {
+        /// `BPF_F_NO_PREALLOC` of linux/bpf.h: the kernel refuses a trie without it.
+        const NO_PREALLOC: u32 = 1;
+        Self { kind: 11, key_size: 4 + octets, value_size: 4, entries, flags: NO_PREALLOC }
+    }
+
+    /// An array.
+    pub(in crate::network) const fn array(value_size: u32, entries: u32) -> Self {
+        Self { kind: 2, key_size: 4, value_size, entries, flags: 0 }
+    }
+
+    /// A new map that looks like this.
+    pub(super) fn create(&self, name: &str) -> Result<MapData, MapError> {
+        let Self { kind, key_size, value_size, entries, flags } = *self;
+        let map = aya_obj::Map::new_from_params(kind, key_size, value_size, entries, flags);
+        MapData::create(map, name, None)
+    }
+
+    pub(super) fn entries(&self) -> u32 {
+        self.entries
     }
 
     pub(super) fn with_entries(self, entries: u32) -> Self {

@@ -148,7 +148,7 @@ impl Naive {
             (false, false, false) => Decision::Allow,
         };
         let seconds = |wait: u128| (wait != u128::MAX).then(|| (wait.div_ceil(1_000_000_000)).max(1));
-        let retry = if denied { longest(&next).map(wait).and_then(seconds) } else { None };
+        let retry = if denied { seconds(longest(&next).map_or(0, wait)) } else { None };
         let status = |&(key, value, _): &(usize, usize, i64)| {
             let place = all.iter().position(|met| met.counter == (key, value)).unwrap();
             let (over, shadow) = (refuses(&first[place]), self.rules[key].shadow);

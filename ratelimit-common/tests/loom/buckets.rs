@@ -1,50 +1,18 @@
-//! The table's races, in every interleaving of two CPUs:
-//! `RUSTFLAGS="--cfg loom" cargo test -p ratelimit-common --test loom --release`.
-//!
-//! What must hold is the bound that `charge` states: at most one packet too many per CPU and event, and
-//! no state that locks a client out.
-#![cfg(loom)]
+//! Races for buckets. What must hold is the bound that `charge` states: at most one packet too many per
+//! CPU and event, and no state that locks a client out.
 
-use loom::{
-    model::Builder,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst, fence},
-    },
-    thread,
-};
 use ratelimit_common::{
     address::{Address, prefix_mask},
-    bucket_table::{self, Cell, Set},
+    bucket_table::{self, Set},
     charge::{Buckets, Table, Verdict, charge},
     gcra::{self, Rate},
-    policy::{Limit, MAX_LIMITS, Rule, scope, when_full},
+    policy::{Block, Limit, MAX_LIMITS, Rule, scope, when_full},
 };
+
+use super::{Word, explore};
 
 const NOW: u64 = 1 << 50;
 const SECOND: u64 = 1_000_000_000 << gcra::TICK_SHIFT;
-
-/// loom takes `SeqCst` operations for acquire-release ones, but knows `SeqCst` fences: the order that a
-/// locked instruction, or the kernel's fully ordered atomics, gives for nothing.
-struct Word(AtomicU64);
-
-impl Cell for Word {
-    fn read(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-
-    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
-        let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
-        fence(SeqCst);
-        result
-    }
-
-    fn add(&self, delta: u64) -> u64 {
-        let previous = self.0.fetch_add(delta, SeqCst);
-        fence(SeqCst);
-        previous
-    }
-}
 
 struct Memory {
     sets: Vec<Set<Word>>,
@@ -67,10 +35,10 @@ impl Buckets for Memory {
 impl Memory {
     /// Two sets, so that every key may be in any of eight ways.
     fn new(when_full: u32) -> Self {
-        let words = || core::array::from_fn(|_| Word(AtomicU64::new(0)));
+        let words = || core::array::from_fn(|_| Word::new(0));
         Self {
             sets: (0..2).map(|_| Set { tags: words(), tats: words() }).collect(),
-            rule_bucket: Word(AtomicU64::new(0)),
+            rule_bucket: Word::new(0),
             table: Table { hash_key: [1, 2], set_mask: 1, when_full },
         }
     }
@@ -103,30 +71,7 @@ fn rule(limits: &[Limit]) -> Rule {
     let mut all = [Limit::UNUSED; MAX_LIMITS];
     all[..limits.len()].copy_from_slice(limits);
     let limit_count = u32::try_from(limits.len()).unwrap();
-    Rule { limits: all, limit_count, action: 0, counter_slot: 0, zero_limit: 0 }
-}
-
-/// Runs two CPUs on a memory in every interleaving; `check` gets how many packets each saw admitted.
-fn explore(
-    make: impl Fn() -> Memory + Sync + Send + 'static,
-    first: impl Fn(&Memory) -> u32 + Copy + Sync + Send + 'static,
-    second: impl Fn(&Memory) -> u32 + Copy + Sync + Send + 'static,
-    check: impl Fn(&Memory, u32, u32) + Sync + Send + 'static,
-) {
-    let mut builder = Builder::new();
-    builder.max_branches = 10_000;
-    let runs = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counted = std::sync::Arc::clone(&runs);
-    builder.check(move || {
-        counted.fetch_add(1, SeqCst);
-        let memory = Arc::new(make());
-        let other = Arc::clone(&memory);
-        let handle = thread::spawn(move || second(&other));
-        let passed = first(&memory);
-        let other_passed = handle.join().unwrap();
-        check(&memory, passed, other_passed);
-    });
-    eprintln!("{} interleavings", runs.load(SeqCst));
+    Rule { limits: all, limit_count, action: 0, counter_slot: 0, zero_limit: 0, block: Block::default() }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Puts a new file in the place of a file, once it is on the disk.
-pub(super) fn replace(
+pub(crate) fn replace(
     file: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {

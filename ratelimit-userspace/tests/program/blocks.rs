@@ -1,0 +1,6 @@
+//! Blocks: what becomes of the packets of those who are blocked, and what userspace does to the maps.
+
+mod host;
+mod maps;
+mod saved;
+mod verdicts;
