@@ -52,8 +52,10 @@ pub struct Runtime<C> {
     /// How many blocks of the operator there are, by [`Kind`], those counted that have ended since userspace
     /// last looked.
     pub counts: [C; Kind::COUNT],
+    /// When the last of the [`crate::overrides`] ends, in [`crate::block_table::seconds`]; 0 if there is none.
+    pub overrides_until: C,
     /// Zero.
-    pub unused: [C; 2],
+    pub unused: [C; 1],
 }
 
 /// Kinds of the operator's blocks.

@@ -14,6 +14,7 @@ pub mod bucket_table;
 pub mod charge;
 pub mod gcra;
 pub mod offenders;
+pub mod overrides;
 pub mod packet;
 pub mod policy;
 pub mod record;

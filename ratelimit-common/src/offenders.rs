@@ -2,12 +2,11 @@
 //! sampled packets in a small set-associative table, generic over its cells like [`crate::bucket_table`].
 //!
 //! **Drawing.** Shed packets are the ones that come by the million, so not each of them is written down where
-//! all CPUs share it. The per-CPU count of shed packets, which is kept anyway, decides: multiples of the
-//! golden ratio modulo 1 fall below the probability as evenly as numbers can ([`is_drawn`]). A source that
-//! floods alone is drawn almost exactly in proportion; sources that come by turns share the draws like a
-//! random choice. [`SAMPLES`] drawn packets stand for `after`, so that the count of one among many is off by
-//! less than 30% in 999 of 1000 cases; where `after` is not more than that, each packet is drawn and the count
-//! is exact.
+//! all CPUs share it. The per-CPU count of shed packets, which is kept anyway, decides: of every stretch of
+//! packets in which one draw is due, one at random is drawn ([`is_drawn`]). A source that floods alone is drawn
+//! almost exactly in proportion; sources that come by turns, however regular, share the draws like a random
+//! choice. [`SAMPLES`] drawn packets stand for `after`, so that the count of one among many is off by less than
+//! 30% in 999 of 1000 cases; where `after` is not more than that, each packet is drawn and the count is exact.
 //!
 //! **Counting.** A sliding window of two counts in one word: those drawn since a multiple of `within`, and
 //! those of the window before it, weighed by how much of that still counts.
@@ -67,10 +66,26 @@ pub const fn sampling(after: u32) -> (u32, u32) {
 }
 
 /// Whether the shed packet is drawn that makes the count of shed packets on its CPU `count`.
+///
+/// Each packet advances by `probability`; where that fills 2^32, a stretch ends. Of the packets of a stretch
+/// the one is drawn that passes a place which is random, or sources that take turns with the stretches would
+/// have all the draws or none.
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the place within the stretch is the lower half")]
 pub const fn is_drawn(count: u64, probability: u32) -> bool {
-    let fraction = (count.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-    probability == u32::MAX || fraction < probability
+    let position = count.wrapping_mul(probability as u64);
+    let place = scatter(position >> 32);
+    probability == u32::MAX || (position as u32).wrapping_sub(place) < probability
+}
+
+/// A number that looks random for each number of a stretch: the finalizer of `SplitMix64` (Steele, Lea, Flood,
+/// OOPSLA 2014).
+#[inline(always)]
+const fn scatter(stretch: u64) -> u32 {
+    let mut mixed = stretch.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 32) as u32
 }
 
 /// Counts a drawn packet of the source with this hash; whether it was one too many. Then its count begins

@@ -82,6 +82,8 @@ pub mod stage {
     pub const SAMPLING: u64 = 1 << 21;
     /// Another program gets what passes.
     pub const NEXT: u64 = 1 << 22;
+    /// Clients may be put under a rule: they are looked up among [`crate::overrides`].
+    pub const OVERRIDES: u64 = 1 << 23;
 }
 
 /// Offsets into `direct_masks`, one 64-bit rule mask per value of a small domain.

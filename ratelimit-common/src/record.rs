@@ -9,7 +9,7 @@ use crate::policy::MAX_LIMITS;
 ///
 /// A build takes over the maps of another version that look the same to the kernel. So a map whose contents
 /// come to mean something else in the same sizes must get another name as well.
-pub const ABI_VERSION: u32 = if cfg!(feature = "next-abi") { 3 } else { 2 };
+pub const ABI_VERSION: u32 = if cfg!(feature = "next-abi") { 4 } else { 3 };
 
 /// Packets and bytes of whole frames. Per CPU, so adding is one plain instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -83,7 +83,13 @@ extern "C" fn offence(rule: u32, family: u32, high: u64, low: u64) -> u64 {
     if count_offence_of(rule, hash, nanos >> offenders::MOMENT_SHIFT) == 0 {
         return 0;
     }
-    block_by_rule(rule, client.family as u32, client.high, client.low, nanos)
+    let family = client.family as u32;
+    let place = place_for_block(family, client.high, client.low, block_table::seconds(nanos));
+    if place == NO_PLACE {
+        count_event(Event::NoRoomToBlock, 1);
+        return 0;
+    }
+    block_by_rule(place, u64::from(family) << 32 | u64::from(rule), client.high, client.low, nanos)
 }
 
 #[inline(never)]
@@ -95,18 +101,14 @@ extern "C" fn count_offence_of(rule: u32, hash: u64, now: u64) -> u64 {
     offenders::count(set, hash, threshold, now).into()
 }
 
-/// Blocks a client for as long as a rule says; 1 if it is blocked now.
+/// Blocks a client at its place for as long as a rule says, whose index is below the client's family; 1 if it is
+/// blocked now.
 #[inline(never)]
 #[unsafe(no_mangle)]
-extern "C" fn block_by_rule(rule: u32, family: u32, high: u64, low: u64, nanos: u64) -> u64 {
+extern "C" fn block_by_rule(place: u64, about: u64, high: u64, low: u64, nanos: u64) -> u64 {
     let now = block_table::seconds(nanos);
-    let place = place_for_block(family, high, low, now);
-    if place == NO_PLACE {
-        count_event(Event::NoRoomToBlock, 1);
-        return 0;
-    }
-    let Some(rule) = maps::RULES.get(rule) else { return 0 };
-    let (client, table) = client(&address(family, high, low));
+    let Some(rule) = maps::RULES.get(about as u32) else { return 0 };
+    let (client, table) = client(&address((about >> 32) as u32, high, low));
     // The second that has begun is not counted: a block is never shorter than it says.
     let until = now.saturating_add(rule.block.seconds).saturating_add(1);
     let about = ByRule { counter_slot: rule.counter_slot, length: ByRule::length_of(table.id) }.word();

@@ -9,9 +9,14 @@ use ratelimit_common::{
 
 use crate::maps;
 
-/// The first rule that matches, with its index.
+/// The first rule that matches, or the preferred one if that does, with its index.
 #[inline(always)]
-pub(crate) fn first_match(stages: u64, packet: &Packet, length: u64) -> Option<(u32, &'static Rule)> {
+pub(crate) fn first_match(
+    stages: u64,
+    packet: &Packet,
+    length: u64,
+    preferred: Option<u32>,
+) -> Option<(u32, &'static Rule)> {
     let mut mask = u64::MAX;
     if stages & stage::PROTOCOL != 0 {
         mask &= direct_or_absent(direct::PROTOCOL, packet.protocol, 256);
@@ -48,7 +53,10 @@ pub(crate) fn first_match(stages: u64, packet: &Packet, length: u64) -> Option<(
     if mask == 0 {
         return None;
     }
-    let index = mask.trailing_zeros();
+    let index = match preferred {
+        Some(preferred) if mask >> (preferred % 64) & 1 != 0 => preferred % 64,
+        _ => mask.trailing_zeros(),
+    };
     Some((index, maps::RULES.get(index)?))
 }
 

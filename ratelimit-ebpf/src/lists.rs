@@ -8,6 +8,7 @@ use ratelimit_common::{
 
 use crate::{
     maps,
+    opaque::opaque,
     prefilter::{is_set, may_hold_v6},
 };
 
@@ -45,6 +46,9 @@ pub(crate) fn is_management(stages: u64, bits: u32, port: u32) -> bool {
     let Some((word, bit)) = ports::bit(port) else {
         return false;
     };
+    // LLVM knows that a port has no word beyond the last and leaves the remainder out; verifiers before Linux
+    // 6.8 do not, and refuse.
+    let word = opaque(word as u64, u64::from(bits)) as usize;
     match maps::MANAGEMENT.get(listed::management_class(bits)) {
         Some(open) => open[word % ports::WORDS] >> bit & 1 != 0,
         None => false,

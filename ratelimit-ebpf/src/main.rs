@@ -1,7 +1,7 @@
 //! The XDP program: a thin shell over `ratelimit-common`.
 //!
-//! The packet's way is `parse -> listed? -> blocked? -> neighbour? -> malformed? -> classify -> charge ->
-//! verdict -> next program?`. What is decided lives in `ratelimit-common`; here are the maps, the packet access, the atomics and the
+//! The packet's way is `parse -> listed? -> blocked? -> neighbour? -> malformed? -> override? -> classify ->
+//! charge -> verdict -> next program?`. What is decided lives in `ratelimit-common`; here are the maps, the packet access, the atomics and the
 //! one exit that counts. Every stage that the policy does not use is behind a load-time constant, so the
 //! verifier removes it.
 //!
@@ -12,16 +12,22 @@
 #![expect(clippy::cast_possible_truncation, reason = "BPF is a 64-bit machine, and what is cut is bounded")]
 #![expect(internal_features, reason = "stable atomics do not compile for BPF; see `atomic`")]
 
+// The macros of aya-log look for what they need in the crate of this name.
+extern crate self as aya_log_ebpf;
+
 mod atomic;
 mod blocks;
 mod classify;
 mod constants;
 mod lists;
+mod macro_support;
 mod maps;
 mod opaque;
+mod overrides;
 mod prefilter;
 mod sampling;
 mod steps;
+mod trace;
 mod verdict;
 mod xdp_frame;
 
@@ -121,7 +127,8 @@ fn decide(stages: u64, frame: &XdpFrame, packet: &Packet) -> Verdict {
     if stages & stage::RULES == 0 {
         return Verdict::pass(Reason::NoRule);
     }
-    let Some((index, rule)) = classify::first_match(stages, packet, frame.length) else {
+    let preferred = overrides::rule_of(stages, &packet.source);
+    let Some((index, rule)) = classify::first_match(stages, packet, frame.length, preferred) else {
         return Verdict::pass(Reason::NoRule);
     };
     meet(index, rule, packet, frame)

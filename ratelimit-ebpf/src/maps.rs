@@ -6,8 +6,8 @@
 use core::hint::black_box;
 
 use aya_ebpf::{
-    bindings::BPF_F_MMAPABLE,
-    btf_maps::{Array, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf},
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
+    btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray, RingBuf},
     macros::btf_map,
 };
 use ratelimit_common::{
@@ -15,6 +15,7 @@ use ratelimit_common::{
     blocks::{self, Runtime},
     bucket_table::Set,
     charge, offenders,
+    overrides::{self, Override},
     packet::Packet,
     policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, MAX_RULES, Rule, direct, ports, prefilter, range},
     record::{Event, Reason, ReasonCounters, Replay, RuleCounters},
@@ -101,6 +102,16 @@ pub(crate) static BLOCK_FILTER_V4: BlockFilter = BlockFilter::new();
 /// State: the same for IPv6, hashed.
 #[btf_map(name = "block_filter_v6")]
 pub(crate) static BLOCK_FILTER_V6: BlockFilter = BlockFilter::new();
+
+/// State: clients that are put under a rule. Only userspace writes it; what it replaces is freed when no program
+/// looks at it any more, which an allocation of its own makes sure of.
+#[btf_map(name = "overrides")]
+pub(crate) static OVERRIDES: HashMap<
+    overrides::Client,
+    Override,
+    { overrides::CAPACITY },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 
 /// State: words that change in place.
 #[btf_map(name = "runtime")]

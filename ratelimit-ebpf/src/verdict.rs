@@ -9,7 +9,7 @@ use ratelimit_common::{
     sample::Refused,
 };
 
-use crate::{blocks, constants, maps, sampling, xdp_frame::XdpFrame};
+use crate::{blocks, constants, maps, sampling, trace, xdp_frame::XdpFrame};
 
 /// What is to become of a frame, and why.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct Verdict {
     pub(crate) reason: u32,
     pub(crate) refused: bool,
     /// Index of the rule, or [`Replay::NONE`].
-    rule: u32,
+    pub(crate) rule: u32,
     counter_slot: u32,
     /// Index of the limit that refused, or [`Replay::NONE`].
     pub(crate) limit: u32,
@@ -126,6 +126,7 @@ pub(crate) fn finish(frame: &XdpFrame, source: &Address, is_packet: bool, verdic
     if stages & stage::SAMPLING != 0 {
         sampling::look(frame, &verdict, is_packet, monitored);
     }
+    trace::tell(&verdict, is_packet, length);
     if stages & stage::REPLAY != 0 {
         report(&verdict, would_drop);
     }

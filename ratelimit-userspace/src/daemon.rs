@@ -6,6 +6,8 @@
 
 mod blocks;
 mod commands;
+mod crowdsec;
+mod escalation;
 mod follow;
 pub mod guard;
 mod http;
@@ -36,6 +38,7 @@ use self::{
 use crate::{
     admin::{command, handle::Handle, server::ServerError},
     config::{self, policy::Config},
+    escalate,
     network::{
         blocks::BlocksError,
         compile::CompileError,
@@ -49,6 +52,8 @@ use crate::{
 
 /// Where what must outlive a reboot is kept, unless the command line says otherwise.
 pub const STATE_DIR: &str = "/var/lib/ratelimit";
+/// Clients that were denied too often and are dealt with at a time.
+const CROSSINGS: usize = 64;
 /// Where the admin API listens, unless the command line says otherwise.
 pub const ADMIN_SOCKET: &str = "/run/ratelimit/admin.sock";
 
@@ -190,7 +195,11 @@ async fn serve(settings: &Settings, config: Config) -> Result<(), DaemonError> {
     let handle = Handle::new(StateDir::new(&settings.pin_dir), commands);
     // Before the first look at the interfaces, so that none comes unnoticed.
     let mut following = Following::new();
-    let mut daemon = Daemon::start(settings, config, handle)?;
+    let (escalation, mut crossings) = escalate::escalation();
+    let mut crossed = Vec::new();
+    let (updates, mut decisions) = crate::crowdsec::updates();
+    let reading = crowdsec::Reading::new(updates);
+    let mut daemon = Daemon::start(settings, config, handle, escalation, reading)?;
     let mut watch = Watch::new();
     watch.follow(daemon.files());
     // What changed between being read and being watched.
@@ -206,6 +215,8 @@ async fn serve(settings: &Settings, config: Config) -> Result<(), DaemonError> {
             () = watch.changed() => drop(daemon.reload(Reason::File, None)),
             () = following.changed() => daemon.follow(&mut following),
             () = daemon.trial_ends() => daemon.give_up_trial(),
+            1.. = crossings.recv_many(&mut crossed, CROSSINGS) => daemon.escalate(&mut crossed),
+            Some(update) = decisions.recv() => daemon.take_decisions(update),
             () = daemon.blocks_due() => daemon.keep_blocks(),
             () = daemon.removal() => {
                 break Err(DaemonError::Detached(StateDir::new(&settings.pin_dir).links()));

@@ -20,4 +20,5 @@ pub mod serve;
 pub mod store;
 pub mod trace;
 pub mod wire;
+pub mod witness;
 pub mod words;

@@ -80,6 +80,7 @@ fn every_value_of_the_example_is_read() {
                 limits: vec![limit(Per::Source, Unit::Packets, 50, 100)],
                 count_only: false,
                 block: None,
+                for_clients: false,
                 line: 12,
             },
             Rule {
@@ -97,6 +98,7 @@ fn every_value_of_the_example_is_read() {
                 ],
                 count_only: false,
                 block: None,
+                for_clients: false,
                 line: 15,
             },
             Rule {
@@ -108,6 +110,7 @@ fn every_value_of_the_example_is_read() {
                 ],
                 count_only: false,
                 block: None,
+                for_clients: false,
                 line: 21,
             },
         ],

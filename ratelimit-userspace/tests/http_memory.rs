@@ -16,7 +16,7 @@ use ratelimit::{
         Limit, OnFull, Rule, ValuePattern, Window,
     },
     http::{
-        ask::{Ask, Descriptor, Entry},
+        ask::{Ask, Descriptor, Entry, Whose},
         clock::Now,
         limiter::Limiter,
     },
@@ -74,6 +74,7 @@ fn rule(key: &str, algorithm: Algorithm) -> Node {
         replaces: vec![],
         cost: 1,
         overrides: vec![],
+        escalate: None,
     };
     Node {
         key: key.to_owned(),
@@ -117,7 +118,10 @@ fn newcomer(limiter: &Limiter, number: usize, limit: Option<Arc<Limit>>, now: No
     let key = if number.is_multiple_of(2) { "bucket" } else { "window" };
     let entry = Entry { key: key.into(), value: number.to_string().into() };
     let descriptor = Descriptor { entries: vec![entry], hits: 1, limit };
-    limiter.admit(&Ask { domain: "d".into(), descriptors: vec![descriptor], peek: false }, now);
+    limiter.admit(
+        &Ask { domain: "d".into(), descriptors: vec![descriptor], peek: false, whose: Whose::Described },
+        now,
+    );
 }
 
 #[test]
@@ -171,6 +175,7 @@ fn deciding_allocates_no_more_than_the_answer_holds() {
         domain: "d".into(),
         descriptors: vec![descriptor("bucket"), descriptor("window")],
         peek: false,
+        whose: Whose::Described,
     };
     let allocations = |decide: &dyn Fn()| {
         let before = ALLOCATIONS.get();

@@ -6,9 +6,9 @@
 //! cargo test -p ratelimit-userspace --test namespace_faults -- --include-ignored
 //! ```
 //!
-//! `cargo xtask test` runs it with a second build, of the next `ABI_VERSION`, to upgrade to; `cargo xtask test
-//! --soak MINUTES` runs it for as long as that, each round with another seed. What the environment sets is
-//! in `namespace_faults/settings.rs`.
+//! It builds what it upgrades to, the same sources with the next `ABI_VERSION`. `cargo xtask test --soak MINUTES`
+//! runs it for as long as that, each round with another seed. What the environment sets is in
+//! `namespace_faults/settings.rs`.
 
 #[path = "namespace_faults/arrivals.rs"]
 mod arrivals;
@@ -42,11 +42,12 @@ use std::{
 };
 
 use audit::Audit;
-use fault::{Fault, Random};
+use fault::{Fault, Faults, TrialEnd};
 use settings::Settings;
 use site::Site;
 use traffic::Traffic;
 use usage::Usage;
+use xtask::{build, workspace::Workspace};
 
 /// Far longer than anything here takes: a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -90,12 +91,12 @@ fn begin(upgrade: Option<&Path>) -> (Site, Traffic, Audit) {
 }
 
 /// One host through `steps` faults.
-fn survive(seed: u64, steps: u32, upgrade: Option<&Path>) {
+fn survive(seed: u64, steps: u32, upgrade: &Path) {
     let mut repeat = Repeat { seed, step: 0, fault: None };
-    let mut random = Random::new(seed);
-    let (mut site, traffic, mut audit) = begin(upgrade);
+    let mut faults = Faults::new(seed);
+    let (mut site, traffic, mut audit) = begin(Some(upgrade));
     for step in 1..=steps {
-        let fault = Fault::draw(&mut random, upgrade.is_some());
+        let fault = faults.next();
         (repeat.step, repeat.fault) = (step, Some(fault.clone()));
         let listed = site.is_listed();
         let round = traffic.start(&site.host);
@@ -112,8 +113,12 @@ fn reload(times: u32) -> (Usage, Usage) {
     let mut reload = |times| {
         let round = traffic.start(&site.host);
         for _ in 0..times {
-            site.suffer(&Fault::ChangedList);
-            site.suffer(&Fault::Reload);
+            for fault in [Fault::ChangedList, Fault::Reload, Fault::BrokenFile] {
+                site.suffer(&fault);
+            }
+            for end in [TrialEnd::RolledBack, TrialEnd::Confirmed] {
+                site.suffer(&Fault::Trial(end));
+            }
         }
         round.stop();
         audit.check(&site, &traffic, false);
@@ -126,15 +131,14 @@ fn reload(times: u32) -> (Usage, Usage) {
 #[test]
 #[ignore = "requires root: network namespaces"]
 fn no_fault_opens_a_gap_costs_an_honest_client_or_fills_a_bucket() {
-    let Settings { seed, steps, time, upgrade } = Settings::read();
-    if upgrade.is_none() {
-        eprintln!("{} is not set, so there are no upgrades", settings::UPGRADE);
-    }
+    let Settings { seed, steps, time } = Settings::read();
+    let workspace = Workspace::load().expect("the workspace");
+    let upgrade = build::next_abi(&workspace).expect("the build to upgrade to");
     let began = Instant::now();
     for round in 0.. {
         let seed = seed.wrapping_add(round);
         let turn = Instant::now();
-        survive(seed, steps, upgrade.as_deref());
+        survive(seed, steps, &upgrade);
         let Some(time) = time else { return };
         let rate = f64::from(steps) * 60.0 / turn.elapsed().as_secs_f64();
         let (first, last) = reload(steps);

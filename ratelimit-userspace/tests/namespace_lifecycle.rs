@@ -62,6 +62,32 @@ fn a_killed_daemon_leaves_enforcement_and_the_next_start_adopts_it() {
 
 #[test]
 #[ignore = "requires root"]
+fn verdicts_are_told_one_by_one_when_the_log_is_to_hold_them() {
+    let host = Host::new("traced");
+    let daemon = host.start(&five_on_eth0());
+    assert_eq!(host.send(6, "udp"), (5, 1));
+    assert!(!daemon.log().contains("limited"), "{}", daemon.log());
+    daemon.terminate();
+
+    let file = host.file("rules.yaml");
+    let mut command = host.daemon_command(&host.pin_dir(), &file);
+    let Ok(daemon) = Daemon::spawn(command.args(["--log-level", "debug"])) else { panic!("it starts") };
+    assert_eq!(host.send(1, "udp"), (5, 2));
+    host.comes_to(
+        || daemon.log().lines().any(|line| line.contains("refused limited") && line.contains("from 10.")),
+        "a refused packet is told",
+    );
+    // The next generation tells as well.
+    let enforced = daemon.log().matches("enforcing").count();
+    fs::write(&file, five_on_eth0().replace("burst: 5", "burst: 6")).expect("a rules file");
+    host.comes_to(|| daemon.log().matches("enforcing").count() > enforced, "the file is read again");
+    let told = daemon.log().matches("refused limited").count();
+    assert_eq!(host.send(2, "udp"), (6, 3));
+    host.comes_to(|| daemon.log().matches("refused limited").count() == told + 1, "it is told");
+}
+
+#[test]
+#[ignore = "requires root"]
 fn a_second_daemon_is_refused_and_names_the_first() {
     let host = Host::new("second");
     let first = host.start(&five_on_eth0());

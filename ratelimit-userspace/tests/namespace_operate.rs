@@ -19,11 +19,15 @@ mod management;
 mod next;
 #[path = "namespace_operate/reload.rs"]
 mod reload;
+#[path = "namespace_operate/terminal.rs"]
+mod terminal;
 #[path = "namespace_operate/trial.rs"]
 mod trial;
+#[path = "namespace_operate/watching.rs"]
+mod watching;
 
 use std::{
-    process::Output,
+    process::{Command, Output},
     thread,
     time::{Duration, Instant},
 };
@@ -55,6 +59,11 @@ fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "in vain: {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Names the host's daemon to a verb.
+fn address(command: &mut Command, host: &Host) {
+    command.arg("--admin-socket").arg(host.file("admin.sock")).arg("--pin-dir").arg(host.pin_dir());
 }
 
 /// Runs a verb to its end, with the socket of the host's daemon.

@@ -5,7 +5,7 @@ use std::mem::size_of;
 use aya_obj::{
     Map, Object, ProgramSection,
     generated::bpf_map_type::{
-        self, BPF_MAP_TYPE_ARRAY as ARRAY, BPF_MAP_TYPE_LPM_TRIE as LPM_TRIE,
+        self, BPF_MAP_TYPE_ARRAY as ARRAY, BPF_MAP_TYPE_HASH as HASH, BPF_MAP_TYPE_LPM_TRIE as LPM_TRIE,
         BPF_MAP_TYPE_LRU_HASH as LRU_HASH, BPF_MAP_TYPE_PERCPU_ARRAY as PERCPU_ARRAY,
         BPF_MAP_TYPE_PROG_ARRAY as PROG_ARRAY, BPF_MAP_TYPE_RINGBUF as RING_BUFFER,
     },
@@ -14,6 +14,7 @@ use ratelimit::network::{program::OBJECT, state::STATE_MAPS};
 use ratelimit_common::{
     block_table,
     blocks::{Prefix, RULE_CAPACITY},
+    overrides::{self, Client, Override},
     packet::Parsed,
     policy::{MAX_COUNTER_SLOTS, MAX_RULE_BUCKETS, Rule, ports, prefilter},
     record::{Event, Reason, ReasonCounters, Replay, RuleCounters},
@@ -72,6 +73,14 @@ fn expected() -> Vec<Expected> {
         Expected { value: size_of::<Prefix>(), entries: Some(1 << 22), ..trie("block_prefixes_v6", 16) },
         mmapable(array("block_filter_v4", chunk, Some(prefilter::CHUNKS as usize))),
         mmapable(array("block_filter_v6", chunk, Some(prefilter::CHUNKS as usize))),
+        Expected {
+            name: "overrides",
+            kind: HASH,
+            key: size_of::<Client>(),
+            value: size_of::<Override>(),
+            flags: NO_PREALLOC,
+            entries: Some(overrides::CAPACITY),
+        },
         mmapable(array("runtime", 64, Some(1))),
         per_cpu("sampler", size_of::<Sampler>(), 1),
         per_cpu("sample_budget", size_of::<Budget>(), Reason::ALL.len()),
@@ -101,6 +110,7 @@ fn expected() -> Vec<Expected> {
         array("management", ports::WORDS * size_of::<u64>(), None),
         array("prefilter_v4", chunk, None),
         array("prefilter_v6", chunk, None),
+        Expected { name: "AYA_LOGS", kind: RING_BUFFER, key: 0, value: 0, flags: 0, entries: Some(1 << 17) },
         array("replay", size_of::<Replay>(), Some(1)),
     ]
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what the limiter costs, measured beside what else an operator could use.
 
+mod escalate;
 mod http;
 mod network;
 mod report;
@@ -20,6 +21,7 @@ pub struct Options {
 enum Subject {
     Network(network::Options),
     Http(http::Options),
+    Escalate(escalate::Options),
 }
 
 /// Runs the benchmark that was asked for.
@@ -27,6 +29,7 @@ pub fn run(workspace: &Workspace, Options { subject }: &Options) -> Result<()> {
     match subject {
         Subject::Network(options) => network::run(workspace, options),
         Subject::Http(options) => http::run(workspace, options),
+        Subject::Escalate(options) => escalate::run(workspace, options),
     }
 }
 
@@ -37,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_both_benchmarks_go_together() {
+    fn options_of_all_benchmarks_go_together() {
         Options::augment_args(Command::new("bench")).debug_assert();
     }
 }

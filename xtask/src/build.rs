@@ -106,7 +106,16 @@ fn compile(workspace: &Workspace, compiler: &Compiler) -> Result<Vec<(String, Pa
         .arg(workspace.target.join("bpf-build"))
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .stdin(Stdio::null());
-    let messages = read(&mut cargo)?;
+    let built = executables(&read(&mut cargo)?)?;
+    ensure!(
+        built.iter().any(|(name, _)| name == CRATE),
+        "{CRATE} built no binary of that name, which is the object to embed"
+    );
+    Ok(built)
+}
+
+/// The names and files of the programs that cargo says it built.
+pub(crate) fn executables(messages: &str) -> Result<Vec<(String, PathBuf)>> {
     let mut built = Vec::new();
     for line in messages.lines() {
         let message: Message =
@@ -115,10 +124,6 @@ fn compile(workspace: &Workspace, compiler: &Compiler) -> Result<Vec<(String, Pa
             built.push((target.name, executable));
         }
     }
-    ensure!(
-        built.iter().any(|(name, _)| name == CRATE),
-        "{CRATE} built no binary of that name, which is the object to embed"
-    );
     Ok(built)
 }
 

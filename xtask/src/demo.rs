@@ -1,10 +1,12 @@
-//! `cargo xtask demo`: a flood, with and without the limiter, seen by one honest client.
+//! `cargo xtask demo`: a flood, with and without the limiter, seen by one honest client; then an API that is
+//! hammered, in [`escalation`].
 //!
 //! One namespace holds a web server, another the honest client and the attacker; a veth pair joins them.
 //! The first CPU sends (attacker and client), the second one receives (the queue of the wire, the network
 //! stack and the server), so the two sides neither slow each other down nor hide each other's cost.
 
 mod client;
+mod escalation;
 mod report;
 mod scene;
 mod server;
@@ -18,10 +20,12 @@ use clap::Args;
 use self::{report::View, scene::Scene, shield::Shield};
 use crate::{build, lab::Directory, workspace::Workspace};
 
+/// Where frames are received and servers run.
+const RECEIVING_CPU: usize = 1;
 /// Share of the honest client's requests that the limiter must keep alive.
 const MIN_SUCCESS_PERCENT: usize = 95;
 
-/// Shows what a flood does to an honest client, without and with the limiter (needs root).
+/// Shows what a flood and a hammered API are to an honest client, without and with the limiter (needs root).
 #[derive(Args, Debug)]
 pub struct Options {
     /// Length of the three measured phases together.
@@ -55,7 +59,9 @@ pub fn run(workspace: &Workspace, Options { seconds }: &Options) -> Result<()> {
     println!("{}", report::rules(&shielded, &rules));
     let shed: u64 = rules.iter().map(|rule| rule.shed).sum();
     println!("{}", report::cost(&bare, &shielded, shed));
-    verdict(shielded.honest.success_percent(), shed)
+    verdict(shielded.honest.success_percent(), shed)?;
+    drop(scene);
+    escalation::play(workspace)
 }
 
 fn verdict(success_percent: usize, shed: u64) -> Result<()> {

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod build;
 pub mod demo;
+pub mod hammered;
 pub mod lab;
 pub mod lint;
 pub mod setup;

@@ -57,6 +57,15 @@ const LAB_TOOLS: &[Tool] = &[
     Tool { program: "h2load", package: "nghttp2-client", reason: "loads the endpoints in the bench" },
 ];
 
+/// What boots other kernels.
+const KERNEL_TOOLS: &[Tool] = &[
+    Tool { program: "qemu-system-x86_64", package: "qemu-system-x86", reason: "runs another kernel" },
+    Tool { program: "cpio", package: "cpio", reason: "packs what that one boots into" },
+    Tool { program: "insmod", package: "kmod", reason: "loads its modules" },
+    Tool { program: "xz", package: "xz-utils", reason: "unpacks them" },
+    Tool { program: "strip", package: "binutils", reason: "makes the tests fit" },
+];
+
 /// The Debian packages of a compiler with a prebuilt `core` for BPF.
 const COMPILER_PACKAGES: &[&str] = &["rustc-web", "libstd-rust-web-dev-bpf"];
 
@@ -94,7 +103,17 @@ pub fn linker_path(workspace: &Workspace) -> PathBuf {
 
 /// Installs the missing ones of the tools that privileged tests, bench and demo start.
 pub fn lab_tools() -> Result<()> {
-    let missing: Vec<&Tool> = LAB_TOOLS.iter().filter(|tool| find_program(tool.program).is_none()).collect();
+    tools(LAB_TOOLS)
+}
+
+/// Installs the missing ones of the tools that boot other kernels, and of those that the tests there start.
+pub fn kernel_tools() -> Result<()> {
+    tools(LAB_TOOLS)?;
+    tools(KERNEL_TOOLS)
+}
+
+fn tools(wanted: &[Tool]) -> Result<()> {
+    let missing: Vec<&Tool> = wanted.iter().filter(|tool| find_program(tool.program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -6,11 +6,13 @@
 //! | 2 object | the BPF object holds the maps, programs and constants it should | `tests/object*.rs` |
 //! | 3 program | the verifier, and frames through the program (`BPF_PROG_TEST_RUN`) | `tests/program*.rs` |
 //! | 4 namespaces | real sockets between network namespaces | `tests/namespace*.rs` |
+//! | 5 kernels | levels 3 and 4 in part, on other kernels | `test/kernels.rs` |
 //!
 //! Tests that need root are ignored ones, whatever file they are in: levels 3 and 4 run those too, and
 //! none is lost for standing in a file of another name.
 
 mod faults;
+mod kernels;
 
 use std::{
     env, fmt,
@@ -22,6 +24,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use self::kernels::Kernel;
 use crate::{build, line, setup, workspace::Workspace};
 
 /// Runs the test ladder.
@@ -34,6 +37,17 @@ pub struct Options {
     /// and rollbacks under a flood, each round with another seed.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["unprivileged", "filter"])]
     soak: Option<u32>,
+    /// Run only the tests on other kernels, in QEMU: on all of them, or on those named, as in
+    /// `--kernels=6.1,6.12`.
+    #[arg(
+        long,
+        value_name = "VERSIONS",
+        value_delimiter = ',',
+        num_args = 0..,
+        require_equals = true,
+        conflicts_with_all = ["unprivileged", "soak"]
+    )]
+    kernels: Option<Vec<Kernel>>,
     /// Run only tests whose names contain one of these.
     filter: Vec<String>,
 }
@@ -58,9 +72,12 @@ struct Tally {
 const HOST_CRATES: &[&str] = &["--workspace", "--exclude", build::CRATE];
 
 /// Climbs the ladder to the end, whatever fails on the way, and fails if anything did.
-pub fn run(workspace: &Workspace, Options { unprivileged, soak, filter }: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, Options { unprivileged, soak, kernels, filter }: &Options) -> Result<()> {
     if let Some(minutes) = soak {
         return faults::soak(workspace, *minutes);
+    }
+    if let Some(kernels) = kernels {
+        return kernels::run(workspace, kernels, filter);
     }
     let privileged = !unprivileged && setup::is_root();
     build::objects(workspace)?;
@@ -139,15 +156,12 @@ impl Level {
             cargo
         };
         // Without a name, cargo would take every test there is.
-        let upgrade = (self == Self::Namespaces && faults::are_tested(filter))
-            .then(|| faults::next_abi(workspace))
-            .transpose()?;
         let files = |level: Self, arguments: &[&str]| match integration_tests(workspace, level).as_slice() {
             [] => Ok(Tally::default()),
             names => {
                 let names: Vec<_> = names.iter().map(|name| format!("--test={name}")).collect();
                 let mut cargo = test(HOST_CRATES);
-                cargo.args(names).envs(upgrade.iter().map(|path| (faults::UPGRADE, path)));
+                cargo.args(names);
                 harness(cargo, arguments)
             }
         };

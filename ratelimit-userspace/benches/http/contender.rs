@@ -18,7 +18,7 @@ use ratelimit::{
         OnFull, Rule, ValuePattern, Window,
     },
     http::{
-        ask::{self, Ask, Decision, Entry},
+        ask::{self, Ask, Decision, Entry, Whose},
         clock::Clock,
         limiter::Limiter,
     },
@@ -140,7 +140,12 @@ impl<'a> Ours<'a> {
     fn new(key: &'static str, values: &'a [String], descriptors: Vec<Descriptor>) -> Self {
         let entry = Entry { key: Cow::Borrowed(key), value: Cow::Borrowed("") };
         let descriptor = ask::Descriptor { entries: vec![entry], hits: 1, limit: None };
-        let ask = Ask { domain: Cow::Borrowed(DOMAIN), descriptors: vec![descriptor], peek: false };
+        let ask = Ask {
+            domain: Cow::Borrowed(DOMAIN),
+            descriptors: vec![descriptor],
+            peek: false,
+            whose: Whose::default(),
+        };
         let limiter = Limiter::new(&config(descriptors, values.len()), [7; 32]);
         Self { limiter, clock: Clock::new(), values, ask }
     }
@@ -180,6 +185,7 @@ fn descriptor(key: &str, value: ValuePattern, limit: Arc<Limit>) -> Descriptor {
         replaces: Vec::new(),
         cost: 1,
         overrides: Vec::new(),
+        escalate: None,
     };
     Descriptor {
         key: key.to_owned(),

@@ -1,6 +1,7 @@
 //! What the API and the daemon share.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::SystemTime,
 };
@@ -31,6 +32,8 @@ struct Shared {
     events: Log,
     reloads: Mutex<Reloads>,
     trial: Mutex<Option<Trial>>,
+    escalations: Mutex<Escalations>,
+    feed: Mutex<Option<Feed>>,
     requests: OnceLock<Requests>,
     /// Whether the daemon ends and answers nobody any more.
     closed: watch::Sender<bool>,
@@ -45,6 +48,56 @@ pub struct Requests {
     pub metrics: Arc<Metrics>,
     /// Tells the time.
     pub clock: Arc<Clock>,
+}
+
+/// What became of clients that were denied too often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Escalations {
+    /// How often which outcome came of a rule on requests, by its id.
+    pub rules: BTreeMap<Arc<str>, BTreeMap<Escalated, u64>>,
+    /// Clients that there was no time to deal with.
+    pub lost: u64,
+}
+
+/// What came of decisions that another program makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Feed {
+    /// Addresses and networks that something stands about.
+    pub standing: u64,
+    /// Decisions that nothing was done about, by what they lacked.
+    pub ignored: BTreeMap<&'static str, u64>,
+    /// How often none could be had.
+    pub failures: u64,
+}
+
+/// What became of a client that was denied too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Escalated {
+    /// It is blocked.
+    Blocked,
+    /// It is put under a rule on packets.
+    PutUnder,
+    /// It must be left alone.
+    Spared,
+    /// It was to be blocked, and could not be.
+    Failed,
+}
+
+// === impl Escalated ===
+
+impl Escalated {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Blocked, Self::PutUnder, Self::Spared, Self::Failed];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::PutUnder => "put_under",
+            Self::Spared => "spared",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 // === impl Handle ===
@@ -67,6 +120,8 @@ impl Handle {
             events: Log::new(now),
             reloads: Mutex::new(reloads),
             trial: Mutex::default(),
+            escalations: Mutex::default(),
+            feed: Mutex::default(),
             requests: OnceLock::new(),
             closed: watch::Sender::new(false),
         };
@@ -141,6 +196,32 @@ impl Handle {
     /// What became of reloads.
     pub fn reloads(&self) -> Reloads {
         self.shared.reloads.lock().clone()
+    }
+
+    /// Counts what became of a client that `rule` denied too often.
+    pub fn count_escalation(&self, rule: &Arc<str>, outcome: Escalated) {
+        let mut escalations = self.shared.escalations.lock();
+        *escalations.rules.entry(Arc::clone(rule)).or_default().entry(outcome).or_default() += 1;
+    }
+
+    /// Counts clients that there was no time to deal with, so far.
+    pub fn set_lost_escalations(&self, lost: u64) {
+        self.shared.escalations.lock().lost = lost;
+    }
+
+    /// Counts what came of decisions that another program makes.
+    pub fn change_feed(&self, change: impl FnOnce(&mut Feed)) {
+        change(self.shared.feed.lock().get_or_insert_default());
+    }
+
+    /// What came of decisions that another program makes; `None`: none are read.
+    pub fn feed(&self) -> Option<Feed> {
+        self.shared.feed.lock().clone()
+    }
+
+    /// What became of clients that were denied too often.
+    pub fn escalations(&self) -> Escalations {
+        self.shared.escalations.lock().clone()
     }
 
     /// A policy is on trial from now on, or none is any more.

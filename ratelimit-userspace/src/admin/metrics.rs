@@ -20,6 +20,11 @@
 //! | `ratelimit_reload_failures_total` | | reloads that failed and changed nothing |
 //! | `ratelimit_last_reload_ok` | | 1, or 0 when the last reload failed |
 //! | `ratelimit_last_reload_time_seconds` | | when a reload last succeeded, since 1970 |
+//! | `ratelimit_escalations_total` | rule, outcome | clients that a rule on requests denied too often: `blocked`, `put_under` a rule on packets, `spared` since they must be left alone, or `failed` |
+//! | `ratelimit_escalations_lost_total` | | such clients that there was no time to deal with |
+//! | `ratelimit_crowdsec_standing` | | addresses and networks that a decision of `CrowdSec` stands about |
+//! | `ratelimit_crowdsec_ignored_total` | why | decisions that nothing was done about: their `scope`, their `type`, or `malformed` |
+//! | `ratelimit_crowdsec_failures_total` | | questions to its API that were not answered |
 //! | `ratelimit_build_info` | version | 1 |
 //!
 //! Where requests are limited, those of [`crate::http::metrics`] follow.
@@ -37,7 +42,7 @@ use prometheus_client::{
 };
 
 use super::{
-    handle::Requests,
+    handle::{Escalated, Escalations, Feed, Requests},
     schema::{Mode, Reloads, Status},
 };
 use crate::network::counters::{Counters, Tally};
@@ -51,6 +56,10 @@ pub struct Figures {
     pub counters: Option<Counters>,
     /// What became of reloads.
     pub reloads: Reloads,
+    /// What became of clients that were denied too often.
+    pub escalations: Escalations,
+    /// What came of decisions that another program makes, where any are read.
+    pub feed: Option<Feed>,
 }
 
 #[derive(Debug)]
@@ -60,7 +69,7 @@ struct Packets {
 }
 
 #[derive(Debug)]
-struct Daemon(Reloads);
+struct Daemon(Reloads, Escalations, Option<Feed>);
 
 /// A column of counters.
 type Column = (&'static str, &'static str, fn(&Tally) -> u64);
@@ -70,9 +79,9 @@ const BYTES: Column = ("bytes", "Bytes of whole frames", |tally| tally.bytes);
 
 /// Everything as text.
 pub fn write(figures: Figures, requests: Option<&Requests>) -> Result<String, fmt::Error> {
-    let Figures { status, counters, reloads } = figures;
+    let Figures { status, counters, reloads, escalations, feed } = figures;
     let mut registry = Registry::with_prefix("ratelimit");
-    registry.register_collector(Box::new(Daemon(reloads)));
+    registry.register_collector(Box::new(Daemon(reloads, escalations, feed)));
     let network = registry.sub_registry_with_prefix("network");
     network.register_collector(Box::new(Packets { status, counters }));
     if let Some(Requests { limiter, metrics, clock }) = requests {
@@ -186,7 +195,8 @@ fn interfaces(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Resu
 
 impl Collector for Daemon {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Self(Reloads { succeeded, failed, last_ok, last_success, .. }) = self;
+        let Self(reloads, Escalations { rules, lost }, feed) = self;
+        let Reloads { succeeded, failed, last_ok, last_success, .. } = reloads;
         let help = "Reloads that failed and changed nothing";
         counter(&mut encoder, "reloads", "Reloads that succeeded", *succeeded)?;
         counter(&mut encoder, "reload_failures", help, *failed)?;
@@ -194,10 +204,36 @@ impl Collector for Daemon {
         gauge(&mut encoder, "last_reload_ok", help, None, u64::from(*last_ok))?;
         let help = "When a reload last succeeded";
         gauge(&mut encoder, "last_reload_time", help, Some(&Unit::Seconds), seconds(*last_success))?;
+        let help = "Clients that a rule on requests denied too often, by what became of them";
+        let mut family = encoder.encode_descriptor("escalations", help, None, MetricType::Counter)?;
+        for (rule, outcomes) in rules {
+            for outcome in Escalated::ALL {
+                let labels = [("rule", &**rule), ("outcome", outcome.name())];
+                let count = outcomes.get(&outcome).copied().unwrap_or_default();
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Clients that were denied too often, and there was no time to deal with";
+        counter(&mut encoder, "escalations_lost", help, *lost)?;
+        if let Some(feed) = feed {
+            decisions(&mut encoder, feed)?;
+        }
         encoder
             .encode_descriptor("build", "The daemon", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }
+}
+
+fn decisions(encoder: &mut DescriptorEncoder<'_>, feed: &Feed) -> fmt::Result {
+    let Feed { standing, ignored, failures } = feed;
+    let help = "Addresses and networks that a decision of CrowdSec stands about";
+    gauge(encoder, "crowdsec_standing", help, None, *standing)?;
+    let help = "Decisions that nothing was done about, by what they lacked";
+    let mut family = encoder.encode_descriptor("crowdsec_ignored", help, None, MetricType::Counter)?;
+    for (why, count) in ignored {
+        ConstCounter::new(*count).encode(family.encode_family(&[("why", *why)])?)?;
+    }
+    counter(encoder, "crowdsec_failures", "Questions to CrowdSec's API that were not answered", *failures)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {

@@ -21,6 +21,7 @@ use crate::{
         description::{Description, SourcesDescription},
         in_force::{self, PolicyError},
         links::{Links, LinksError, Standing},
+        overrides::Overrides,
         show,
         state::{StateDir, StateError},
         talkers,
@@ -101,7 +102,8 @@ pub fn address(state: &StateDir, address: IpAddr) -> Result<Address, ReadError> 
     let own = in_force::address(address);
     let found = blocks::Blocks::open(state)?.find(address)?;
     let buckets = Buckets::pinned(state)?;
-    let shown = show::show(&policy, &own, &policy.listed(&own)?, &found, buckets.as_ref());
+    let under = Overrides::open(state)?.find(address)?;
+    let shown = show::show(&policy, &own, &policy.listed(&own)?, &found, under, buckets.as_ref());
     let seen = talkers::of(state, shown.address)?.map(Source::from);
     Ok(Address::new(shown, found.into_iter().map(Block::from).collect(), seen))
 }

@@ -9,7 +9,7 @@ mod status;
 pub mod text;
 
 pub use self::{
-    address::{Address, Fate, LimitState, RuleMet},
+    address::{Address, Fate, LimitState, RuleMet, Under},
     block::{Block, BlockError, BlockRequest, BlockTotals, Blocked, Blocks, BulkBlocked, Origin},
     change::{Applied, Config, ModeAnswer, ModeRequest, Reloaded},
     event::{Event, Events, Shed, What},

@@ -34,7 +34,7 @@ use super::{
 ///
 /// The daemon reads the text as if it stood in its own rules file, and writes it there when it stays. With
 /// --confirm what was in force before comes back unless the new policy is confirmed in time: at a terminal by
-/// Enter, else by `ratelimit apply confirm`. So a policy that cuts your own connection ends by itself, also when
+/// Enter or y, else by `ratelimit apply confirm`. So a policy that cuts your own connection ends by itself, also when
 /// the daemon or the terminal dies.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -138,11 +138,12 @@ fn apply(args: &Args, file: &PathBuf) -> anyhow::Result<Exit> {
 
 /// Asks the person at the terminal.
 fn settle(daemon: &Client, id: &str, time: Duration) -> anyhow::Result<Exit> {
+    trial::forget_typed();
     let mut out = io::stdout().lock();
     let words = humantime::format_duration(time);
     writeln!(
         out,
-        "Enter keeps it; Ctrl-C, or nothing within {words}, goes back to what was in force before"
+        "Enter or y keeps it; n, Ctrl-C, or nothing within {words}, goes back to what was in force before"
     )?;
     out.flush()?;
     let decision =

@@ -24,8 +24,8 @@ use super::{
 
 /// Show who is blocked, those first whose block ends first
 ///
-/// Blocks made by commands and by rules. Reads what is pinned, whether a daemon runs or not; a user who may not
-/// asks the daemon.
+/// Blocks made by commands and by rules; the reason tells those that a client's requests led to. Reads what is
+/// pinned, whether a daemon runs or not; a user who may not asks the daemon.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exits with 1 when no policy is in force.",

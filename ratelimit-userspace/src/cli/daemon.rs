@@ -37,7 +37,8 @@ pub(super) struct Args {
     /// Where the admin API listens [default: /run/ratelimit/admin.sock]
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
-    /// What the log holds; debug: also the verdicts of single packets, which costs microseconds each
+    /// What the log holds; debug: also the verdict on every packet, at microseconds each (rule, limit or port
+    /// 0: none)
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
 }

@@ -29,6 +29,7 @@ use super::{
   applied          {trial, deadline}; confirmed {trial}; rolled_back {trial, cause}
   mode_changed     {mode}
   blocked          {prefix, until, reason, origin}; blocked_many {added, replaced, failed}; unblocked {prefix}
+  escalated        {prefix, client, rule, denials, within, offence, until, under}
   interface_attached {interface, mode}; interface_gone {interface}; interface_failed {interface, message}
   stopping; lost {count}: events that this reader has not got
 
@@ -118,6 +119,16 @@ fn words(what: &What) -> (Tone, String) {
                 format!("{} {until}, by {}{reason}", blocks::source(prefix), blocks::by(*origin, None)),
             )
         }
+        What::Escalated { prefix, rule, denials, within, offence, until, under, client: _ } => (
+            Tone::Warning,
+            format!(
+                "{} {}until {}: rule {rule} denied it {} times within {within}, offence {offence}",
+                blocks::source(prefix),
+                under.as_ref().map(|under| format!("put under {under} ")).unwrap_or_default(),
+                text::time(*until),
+                number(denials)
+            ),
+        ),
         What::BlockedMany { added, replaced, failed } => (
             Tone::Warning,
             format!("{} new, {} anew, {} failed", number(added), number(replaced), number(failed)),

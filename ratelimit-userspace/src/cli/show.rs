@@ -17,6 +17,7 @@ use ratelimit::{
         buckets::Buckets,
         explain::LimitState,
         in_force::{self, Policy},
+        overrides::{Overrides, Under},
         show::{self, Fate, RuleMet, Shown},
     },
 };
@@ -38,6 +39,7 @@ use super::{
   address, allowed, denied
   management   list of destination ports at which it is never shed
   fate         \"passes\", \"denied\", \"blocked\": that is decided of all its packets; \"rules\": by the rules
+  under        null, or {client, rule, until}: the rule that it is put under for its requests
   blocks       list as in `ratelimit blocks --json`, those that cover it
   rules        list of {rule, packets: list of words, count_only, admits, wait,
                  limits: list of {limit, unit, left, of, cost, admits, wait, full_in}}
@@ -81,7 +83,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let address = in_force::address(args.address);
     let found = Blocks::open(&state)?.find(args.address)?;
     let buckets = Buckets::pinned(&state)?;
-    let shown = show::show(&policy, &address, &policy.listed(&address)?, &found, buckets.as_ref());
+    let under = Overrides::open(&state)?.find(args.address)?;
+    let shown = show::show(&policy, &address, &policy.listed(&address)?, &found, under, buckets.as_ref());
     let Address { blocks, seen, .. } = read::address(&state, args.address)?;
     let report = Report { shown, blocks, seen };
     let stdout = io::stdout();
@@ -97,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn write_text(out: &mut impl Write, report: &Report, now: SystemTime, style: Style) -> io::Result<()> {
     let Report { shown, blocks, seen } = report;
-    let Shown { address, allowed, denied, management, fate, rules, without_rule } = shown;
+    let Shown { address, allowed, denied, management, fate, under, rules, without_rule } = shown;
     let (tone, words) = match fate {
         Fate::Passes => (Tone::Good, "everything passes: it is on the allow list"),
         Fate::Denied => (Tone::Bad, "everything is shed: it is on the deny list"),
@@ -115,6 +118,10 @@ fn write_text(out: &mut impl Write, report: &Report, now: SystemTime, style: Sty
         let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let (left, by) = (blocks::left(*until, now), blocks::by(*origin, rule.as_deref()));
         writeln!(out, "blocked     {}, for another {left}, by {by}{reason}", blocks::source(prefix))?;
+    }
+    if let Some(Under { client, rule, until, .. }) = under {
+        let left = blocks::left(Some(*until), now);
+        writeln!(out, "put under   {rule}, for another {left}: {}", blocks::source(client))?;
     }
     match seen {
         Some(Source { source, passed, shed, last_seen, .. }) => writeln!(

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Show the sources that sent the most, by what was shed of them or by what passed
 ///
-/// Counted by sampling: exact while a source has sent little, else with the error beside it, at one standard
-/// deviation. Reads what is pinned, whether a daemon runs or not; a user who may not asks the daemon.
+/// Counted by sampling: exact while a source has sent little, else with the error beside it, which holds in 19
+/// of 20 cases. Reads what is pinned, whether a daemon runs or not; a user who may not asks the daemon.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exits with 1 when no policy is in force.",

@@ -3,7 +3,10 @@
 use std::io::{self, Write as _};
 
 use ipnet::IpNet;
-use ratelimit::{config, network::blocks::Blocks};
+use ratelimit::{
+    config,
+    network::{blocks::Blocks, overrides::Overrides},
+};
 use serde::Serialize;
 
 use super::{
@@ -16,7 +19,8 @@ use super::{
 /// End blocks before their time
 ///
 /// A prefix ends the block of exactly that prefix. An address ends its own block, and that of the client that a
-/// rule blocked and that it belongs to. With or without a daemon.
+/// rule blocked and that it belongs to; also that such a client is put under a rule on packets. A daemon forgets what
+/// it counted of their requests, so that the next block for those is as short as the first. With or without a daemon.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 --json prints {removed: list of prefixes, not_blocked: list of prefixes}
@@ -81,8 +85,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         drop(Blocks::open(&state)?);
         let _lock = state.open()?;
         let mut blocks = Blocks::open(&state)?;
+        let mut overrides = Overrides::open(&state)?;
         for prefix in prefixes {
-            note(prefix, blocks.unblock(prefix)?);
+            let was_under = overrides.release(prefix)?;
+            note(prefix, blocks.unblock(prefix)? || was_under);
         }
     }
     let Report { removed, not_blocked } = &report;

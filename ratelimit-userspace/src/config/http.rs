@@ -3,6 +3,7 @@
 mod access;
 mod domain;
 mod entry;
+mod escalate;
 mod identify;
 mod labels;
 mod limit;
@@ -22,6 +23,7 @@ use std::{
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
 
+pub use self::escalate::{ADDRESS_KEYS, Escalate};
 pub(super) use self::read::read;
 
 /// The whole `http:` section.
@@ -178,6 +180,8 @@ pub struct Rule {
     pub cost: u64,
     /// Limits for some values or tiers, in file order.
     pub overrides: Vec<Override>,
+    /// When clients that it denies have their packets shed.
+    pub escalate: Option<Escalate>,
 }
 
 /// Another limit for some values or tiers. At least one of `value` and `tier` is there, and all that are
@@ -427,6 +431,22 @@ impl Domain {
             descriptors.iter().map(one).sum()
         }
         count(&self.descriptors)
+    }
+
+    /// Whether any rule of the tree has clients' packets shed.
+    pub fn escalates(&self) -> bool {
+        self.escalating().next().is_some()
+    }
+
+    /// What the rules of the tree that have clients' packets shed say of it.
+    pub fn escalating(&self) -> impl Iterator<Item = &Escalate> {
+        let mut left: Vec<_> = self.descriptors.iter().collect();
+        std::iter::from_fn(move || {
+            let descriptor = left.pop()?;
+            left.extend(&descriptor.descriptors);
+            Some(descriptor.rule.as_ref().and_then(|rule| rule.escalate.as_ref()))
+        })
+        .flatten()
     }
 }
 

@@ -119,10 +119,45 @@ pub struct Management {
 }
 
 /// Blocks that commands make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// How many there may be, single addresses and prefixes each. The memory grows as they come.
     pub capacity: u32,
+    /// Whose decisions are blocks as well.
+    #[serde(default)]
+    pub crowdsec: Option<CrowdSec>,
+}
+
+/// The local API of `CrowdSec`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrowdSec {
+    /// `http://HOST:PORT`, perhaps with a path, without a slash at its end.
+    pub url: String,
+    /// The file with the key that `cscli bouncers add` made.
+    pub api_key_file: PathBuf,
+    /// Between two questions.
+    pub every: Duration,
+}
+
+impl CrowdSec {
+    /// What [`Self::every`] may be.
+    pub const EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+    /// What it is unless the file says so.
+    pub const DEFAULT_EVERY: Duration = Duration::from_secs(10);
+    /// What [`Self::url`] begins with.
+    pub const SCHEME: &str = "http://";
+
+    /// Host and port.
+    pub fn host(&self) -> &str {
+        let rest = self.url.strip_prefix(Self::SCHEME).unwrap_or(&self.url);
+        rest.split('/').next().unwrap_or_default()
+    }
+
+    /// The path before `/v1`.
+    pub fn path(&self) -> &str {
+        let rest = self.url.strip_prefix(Self::SCHEME).unwrap_or(&self.url);
+        rest.find('/').map_or("", |slash| &rest[slash..])
+    }
 }
 
 impl Management {
@@ -144,7 +179,7 @@ impl Blocks {
 
 impl Default for Blocks {
     fn default() -> Self {
-        Self { capacity: 1 << 20 }
+        Self { capacity: 1 << 20, crowdsec: None }
     }
 }
 
@@ -207,6 +242,9 @@ pub struct Rule {
     pub count_only: bool,
     /// When a source is blocked altogether.
     pub block: Option<Block>,
+    /// A rule on requests puts clients under it: `shed` of its `escalate`.
+    #[serde(default)]
+    pub for_clients: bool,
     /// Where the rule stands in the file, 1-based.
     pub line: u32,
 }

@@ -2,6 +2,8 @@
 //! one run finds every mistake.
 
 mod admin;
+mod blocks;
+mod escalate;
 mod interfaces;
 mod management;
 mod rule;
@@ -42,16 +44,24 @@ pub(super) fn config(
 ) -> Result<Config, Reported> {
     let section = Section::open(&shape::FILE, root, diagnostics)?;
     let interfaces = interfaces::interfaces(&section, diagnostics);
-    let network = match section.node("network", diagnostics) {
-        Ok(Some(node)) => network(node, directory, diagnostics).map(Some),
-        Ok(None) => Ok(None),
-        Err(reported) => Err(reported),
-    };
     let http = match section.node("http", diagnostics) {
         Ok(Some(node)) => http::read(node, directory, diagnostics).map(Some),
         Ok(None) => Ok(None),
         Err(reported) => Err(reported),
     };
+    let for_clients = http.as_ref().ok().and_then(Option::as_ref).map(escalate::rules).unwrap_or_default();
+    let network = match section.node("network", diagnostics) {
+        Ok(Some(node)) => network(node, directory, &for_clients, diagnostics).map(Some),
+        Ok(None) => Ok(None),
+        Err(reported) => Err(reported),
+    };
+    if let (Ok(Some(http)), Ok(network)) = (&http, &network) {
+        // A misspelt section is reported already.
+        if network.is_some() || section.misspelt("network").is_none() {
+            // What is wrong is in the findings.
+            let _ = escalate::check(http, network.as_ref(), diagnostics);
+        }
+    }
     let admin = match section.node("admin", diagnostics) {
         Ok(Some(node)) => {
             let requests = http.as_ref().ok().and_then(Option::as_ref);
@@ -93,7 +103,13 @@ fn name(
     Ok(name)
 }
 
-fn network(node: &Node, directory: &Path, diagnostics: &mut Diagnostics<'_>) -> Result<Network, Reported> {
+/// Reads `network`. `for_clients` are the names of rules that clients are put under.
+fn network(
+    node: &Node,
+    directory: &Path,
+    for_clients: &BTreeSet<&str>,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Result<Network, Reported> {
     let section = Section::open(&shape::NETWORK, node, diagnostics)?;
     let monitor = section.one("mode", diagnostics, choice(&[("enforce", false), ("monitor", true)]));
     let on_stop =
@@ -110,11 +126,11 @@ fn network(node: &Node, directory: &Path, diagnostics: &mut Diagnostics<'_>) -> 
     let deny_files = deny_files(&section, directory, deny.as_mut().ok(), diagnostics);
     let listed = [&allow, &deny].map(|list| list.as_deref().unwrap_or_default());
     let blocks = match section.node("blocks", diagnostics) {
-        Ok(Some(node)) => blocks(node, diagnostics),
+        Ok(Some(node)) => blocks::blocks(node, directory, diagnostics),
         Ok(None) => Ok(Blocks::default()),
         Err(reported) => Err(reported),
     };
-    let rules = rules(&section, sources.as_ref().ok(), &listed, diagnostics);
+    let rules = rules(&section, sources.as_ref().ok(), &listed, for_clients, diagnostics);
     let next = section.one("next", diagnostics, value::absolute_path);
     Ok(Network {
         monitor: monitor?.unwrap_or(false),
@@ -129,12 +145,6 @@ fn network(node: &Node, directory: &Path, diagnostics: &mut Diagnostics<'_>) -> 
         blocks: blocks?,
         next: next?,
     })
-}
-
-fn blocks(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Blocks, Reported> {
-    let section = Section::open(&shape::BLOCKS, node, diagnostics)?;
-    let capacity = section.one("capacity", diagnostics, number(Blocks::CAPACITY))?;
-    Ok(capacity.map_or_else(Blocks::default, |capacity| Blocks { capacity }))
 }
 
 fn sources(node: &Node, diagnostics: &mut Diagnostics<'_>) -> Result<Sources, Reported> {
@@ -198,6 +208,7 @@ fn rules(
     network: &Section<'_>,
     sources: Option<&Sources>,
     listed: &[&[IpNet]],
+    for_clients: &BTreeSet<&str>,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Result<Vec<Rule>, Reported> {
     let Some(nodes) = network.nodes("rules", diagnostics)? else { return Ok(Vec::new()) };
@@ -207,8 +218,11 @@ fn rules(
         return Err(diagnostics.error(node.place, mistake));
     }
     let mut names = Names::new();
-    let read: Vec<_> =
+    let mut read: Vec<_> =
         nodes.iter().map(|node| (node.place, rule::rule(node, &mut names, sources, diagnostics))).collect();
+    for rule in read.iter_mut().filter_map(|(_, rule)| rule.as_mut().ok()) {
+        rule.for_clients = for_clients.contains(rule.name.as_str());
+    }
     let good: Vec<_> = read.iter().filter_map(|(place, rule)| Some((*place, rule.as_ref().ok()?))).collect();
     warnings::rules(&good, listed, diagnostics);
     let rules = all(read.into_iter().map(|(_, rule)| rule))?;

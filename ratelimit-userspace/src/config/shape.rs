@@ -70,7 +70,20 @@ pub(super) const MANAGEMENT: Shape =
 /// `blocks`.
 pub(super) const BLOCKS: Shape = Shape {
     what: "blocks",
-    keys: &[("capacity", "a number of single addresses, and of prefixes, 1024 to 4194304")],
+    keys: &[
+        ("capacity", "a number of single addresses, and of prefixes, 1024 to 4194304"),
+        ("crowdsec", "a mapping such as { url: \"http://127.0.0.1:8080\", api_key_file: crowdsec.key }"),
+    ],
+};
+
+/// `crowdsec`.
+pub(super) const CROWDSEC: Shape = Shape {
+    what: "crowdsec",
+    keys: &[
+        ("url", "http://HOST:PORT, such as http://127.0.0.1:8080"),
+        ("api_key_file", TOKEN_FILE),
+        ("every", "a time such as 10s, from 1s to 1h"),
+    ],
 };
 
 /// `sources`.

@@ -45,7 +45,7 @@ pub(super) fn pair(
 }
 
 /// Checks a token file. Nothing of what it holds is kept or shown.
-fn check(path: &Path) -> Result<(), Mistake> {
+pub(super) fn check(path: &Path) -> Result<(), Mistake> {
     let file = path.display();
     let unreadable = |error: io::Error| {
         Mistake::new(Code::UnreadableFile, format!("the token file {file} cannot be read: {error}"))

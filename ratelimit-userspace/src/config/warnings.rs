@@ -29,6 +29,7 @@ pub(super) fn rules(rules: &[(Place, &Rule)], listed: &[&[IpNet]], diagnostics: 
     for (index, (place, rule)) in rules.iter().enumerate() {
         let met = reaches[index].possible();
         let shadow = rules[..index].iter().zip(&reaches).find(|(_, earlier)| met.is_within(earlier));
+        let shadow = shadow.filter(|_| !rule.for_clients);
         let (why, expected) = if met.is_empty() {
             ("its conditions exclude each other".to_owned(), "conditions that one packet can meet")
         } else if let Some(((_, earlier), _)) = shadow {

@@ -1,19 +1,16 @@
 //! Blocks that commands make: they live in the kernel; here they are kept for the next boot, given room when
 //! they become many, and swept when they have ended.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
-};
+mod keeper;
+
+use std::{net::IpAddr, time::SystemTime};
 
 use ipnet::IpNet;
-use tokio::time::{Instant, sleep_until};
-use tracing::{error, info, warn};
+use tracing::info;
 
+pub(super) use self::keeper::Keeper;
 use super::{
-    DaemonError, Place,
-    network::{Enforcement, Occasion, Policy},
+    network::Policy,
     reload::{Daemon, text},
     trial::ApplyError,
 };
@@ -24,149 +21,42 @@ use crate::{
     },
     config::policy::Network,
     network::{
-        blocks::{Blocks, BlocksError, NewBlock, Saved},
+        blocks::{BlocksError, NewBlock},
         lockout,
     },
 };
 
-/// The file in the state directory that holds them.
-const FILE: &str = "blocks.json";
-/// Changes are written this long after the first of them: at most that much is forgotten after a crash of
-/// the host. What a crash of the daemon leaves is in the kernel.
-const SAVE: Duration = Duration::from_secs(1);
-/// How often what has ended is swept out.
-const SWEEP: Duration = Duration::from_secs(30);
 /// A batch of no more than this is told of block by block.
 const FEW: usize = 16;
-
-/// The blocks, and where they are kept.
-pub(super) struct Keeper {
-    blocks: Blocks,
-    /// `None`: nowhere, for the state directory is of no use.
-    file: Option<PathBuf>,
-    /// When there is something to write.
-    save: Option<Instant>,
-    sweep: Instant,
-    /// A full disk is told of once.
-    failing: bool,
-}
-
-// === impl Keeper ===
-
-impl Keeper {
-    /// Opens the pinned blocks. When they are new, those that the state directory holds are made again.
-    pub(super) fn open(
-        place: &Place,
-        enforcement: &Enforcement,
-        policy: Policy<'_>,
-        fresh: bool,
-    ) -> Result<Self, DaemonError> {
-        let file = prepare(place)?;
-        let mut keeper = Self {
-            blocks: Blocks::open(enforcement.state())?,
-            file,
-            save: None,
-            sweep: Instant::now() + SWEEP,
-            failing: false,
-        };
-        if fresh
-            && let Some(file) = keeper.file.clone()
-            && let Err(error) = keeper.restore(&file, enforcement, policy)
-        {
-            error!("the blocks kept in {} are not in force: {}", file.display(), text(&error));
-        }
-        Ok(keeper)
-    }
-
-    fn restore(
-        &mut self,
-        file: &Path,
-        enforcement: &Enforcement,
-        policy: Policy<'_>,
-    ) -> Result<(), DaemonError> {
-        let Some(saved) = Saved::read(file)? else { return Ok(()) };
-        self.make_room(saved.prefixes(), enforcement, policy)?;
-        let restored = self.blocks.restore(saved);
-        info!(
-            "{} blocks of the last boot are in force again, {} have ended",
-            restored.blocks, restored.ended
-        );
-        for bad in &restored.errors {
-            warn!("{}:{}: not blocked: {}", file.display(), bad.line, bad.message);
-        }
-        Ok(())
-    }
-
-    /// Loads the program with a larger table, if these do not fit into the one there is.
-    fn make_room<'a>(
-        &mut self,
-        prefixes: impl IntoIterator<Item = &'a IpNet>,
-        enforcement: &Enforcement,
-        policy: Policy<'_>,
-    ) -> Result<(), DaemonError> {
-        let Some(capacity) = self.blocks.need(prefixes, policy.network.blocks.capacity)? else {
-            return Ok(());
-        };
-        let growth = self.blocks.grow(capacity)?;
-        enforcement.apply(policy, Occasion::Reload { reason: "more blocks", guarded: None })?;
-        growth.commit();
-        self.blocks = Blocks::open(enforcement.state())?;
-        Ok(())
-    }
-
-    /// There is something to write.
-    fn touch(&mut self) {
-        self.save.get_or_insert_with(|| Instant::now() + SAVE);
-    }
-
-    /// Returns when [`Self::work`] has something to do.
-    pub(super) async fn due(&self) {
-        sleep_until(self.save.map_or(self.sweep, |save| save.min(self.sweep))).await;
-    }
-
-    /// Writes what changed, and sweeps what has ended.
-    pub(super) fn work(&mut self) {
-        let now = Instant::now();
-        if self.save.is_some_and(|save| save <= now) {
-            self.write();
-        }
-        if self.sweep <= now {
-            self.sweep = now + SWEEP;
-            if let Err(error) = self.blocks.sweep() {
-                warn!("failed to sweep out blocks that have ended: {}", text(&error));
-            }
-        }
-    }
-
-    /// Writes the blocks now.
-    pub(super) fn write(&mut self) {
-        self.save = None;
-        let Some(file) = &self.file else { return };
-        let written = self.blocks.save(file);
-        if let (Err(error), false) = (&written, self.failing) {
-            warn!("blocks would not outlive a reboot: {}", text(error));
-        }
-        self.failing = written.is_err();
-    }
-}
-
-/// The file in a state directory that can be used.
-fn prepare(place: &Place) -> Result<Option<PathBuf>, DaemonError> {
-    match fs::create_dir_all(&place.path) {
-        Ok(()) => Ok(Some(place.path.join(FILE))),
-        Err(source) if place.given => Err(DaemonError::StateDir { path: place.path.clone(), source }),
-        Err(error) => {
-            warn!("{} cannot be made, so blocks do not outlive a reboot: {error}", place.path.display());
-            Ok(None)
-        }
-    }
-}
 
 // === impl Daemon ===
 
 impl Daemon<'_> {
-    /// Blocks all of a batch for which there is room, or nobody.
+    /// Blocks all of a batch for which there is room, or nobody, and tells of it.
     pub(super) fn block(&mut self, batch: Batch, guarded: Option<Session>) -> Result<Blocked, Refusal> {
+        let few = (batch.entries.len() <= FEW).then(|| batch.entries.clone());
+        let default_reason = batch.reason.clone();
+        let blocked = self.put_blocks(batch, guarded)?;
+        if let Some(entries) = few {
+            for (index, entry) in entries.into_iter().enumerate() {
+                if blocked.errors.iter().all(|(failed, _)| *failed != index) {
+                    self.tell_of_block(entry, &default_reason);
+                }
+            }
+        } else {
+            let Blocked { added, replaced, errors } = &blocked;
+            info!("blocked: {added} more, {replaced} anew, {} failed", errors.len());
+            self.handle.publish(What::BlockedMany {
+                added: *added,
+                replaced: *replaced,
+                failed: errors.len(),
+            });
+        }
+        Ok(blocked)
+    }
+
+    /// Blocks all of a batch for which there is room, or nobody.
+    pub(super) fn put_blocks(&mut self, batch: Batch, guarded: Option<Session>) -> Result<Blocked, Refusal> {
         let policy = Policy::of(&self.config);
         let (Some(keeper), Some(enforcement), Some(policy)) = (&mut self.keeper, &self.enforcement, policy)
         else {
@@ -185,28 +75,9 @@ impl Daemon<'_> {
         let prefixes = batch.entries.iter().map(|entry| &entry.prefix);
         keeper.make_room(prefixes, enforcement, policy).map_err(|error| Refusal::from(&error))?;
 
-        let few = (batch.entries.len() <= FEW).then(|| batch.entries.clone());
-        let default_reason = batch.reason.clone();
-        let outcome = keeper.blocks.block_all(batch.into_entries());
-        keeper.touch();
+        let outcome = keeper.block_all(batch.into_entries());
         let errors: Vec<_> = outcome.errors.into_iter().map(|(index, error)| (index, text(&error))).collect();
-        let blocked = Blocked { added: outcome.added, replaced: outcome.replaced, errors };
-        if let Some(entries) = few {
-            for (index, entry) in entries.into_iter().enumerate() {
-                if blocked.errors.iter().all(|(failed, _)| *failed != index) {
-                    self.tell_of_block(entry, &default_reason);
-                }
-            }
-        } else {
-            let Blocked { added, replaced, errors } = &blocked;
-            info!("blocked: {added} more, {replaced} anew, {} failed", errors.len());
-            self.handle.publish(What::BlockedMany {
-                added: *added,
-                replaced: *replaced,
-                failed: errors.len(),
-            });
-        }
-        Ok(blocked)
+        Ok(Blocked { added: outcome.added, replaced: outcome.replaced, errors })
     }
 
     fn tell_of_block(&self, block: NewBlock, default_reason: &str) {
@@ -230,13 +101,21 @@ impl Daemon<'_> {
             let message = "the rules file has no `network:` section, so nobody is blocked";
             return Err(Refusal::new(Kind::Conflict, message));
         };
+        // An address stands for the client that was blocked for its requests, as it does for a rule's.
+        let client_of = |prefix: &IpNet| single(prefix).and_then(|address| self.escalation.offender(address));
+        let clients: Vec<_> = prefixes.iter().map(client_of).collect();
+        self.escalation.forget(&prefixes);
         let mut removed = Vec::new();
-        for prefix in prefixes {
-            if keeper.blocks.unblock(prefix)? {
+        for (prefix, client) in prefixes.into_iter().zip(clients) {
+            self.crowdsec.lift(prefix);
+            if keeper.release(prefix)? {
                 removed.push(prefix);
+            } else if let Some(client) = client
+                && keeper.release(client)?
+            {
+                removed.push(client);
             }
         }
-        keeper.touch();
         for prefix in &removed {
             info!("{prefix}: unblocked");
             self.handle.publish(What::Unblocked { prefix: *prefix });
@@ -260,11 +139,8 @@ impl Daemon<'_> {
     }
 }
 
-impl Keeper {
-    fn needs_room(&self, batch: &Batch, network: &Network) -> Result<bool, BlocksError> {
-        let prefixes = batch.entries.iter().map(|entry| &entry.prefix);
-        Ok(self.blocks.need(prefixes, network.blocks.capacity)?.is_some())
-    }
+fn single(prefix: &IpNet) -> Option<IpAddr> {
+    (prefix.prefix_len() == prefix.max_prefix_len()).then(|| prefix.addr())
 }
 
 /// Refuses blocks that would cut the operator off.

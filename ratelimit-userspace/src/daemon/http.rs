@@ -31,6 +31,7 @@ use crate::{
             connection, envoy,
             listener::{ListenError, Listener},
         },
+        witness::Witness,
     },
 };
 
@@ -113,9 +114,10 @@ impl Requests {
         Ok(Self { config, key, clock, limiter, metrics, front, check, grpc })
     }
 
-    /// Starts to answer.
-    pub(super) fn serve(self) -> Serving {
+    /// Starts to answer; `witness` hears whom rules that escalate deny.
+    pub(super) fn serve(self, witness: Arc<dyn Witness>) -> Serving {
         let Self { config, key, clock, limiter, metrics, front, check, grpc } = self;
+        front.tell(witness);
         let (stop, stopped) = watch::channel(());
         let ended = |mut stopped: watch::Receiver<()>| async move {
             // An error says that the sender is gone: the end that is waited for.

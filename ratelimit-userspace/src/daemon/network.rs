@@ -6,6 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     fmt, io,
     path::PathBuf,
     time::{Duration, Instant},
@@ -29,8 +30,9 @@ use crate::{
         links::{Applied, Attached, Change, Followed, Links, LinksError, Skipped},
         lockout,
         next::{self, Next},
-        program::{Clock, OBJECT, Program},
+        program::{Clock, OBJECT, Options, Program},
         state::{Adoption, Lock, StateDir},
+        trace::Trace,
     },
 };
 
@@ -46,6 +48,10 @@ pub(super) struct Enforcement {
     pinned: Cell<bool>,
     /// Interfaces that stay without the program. Why is told already.
     skipped: RefCell<Vec<Skipped>>,
+    /// Whether the program is to tell its verdicts one by one.
+    trace: bool,
+    /// The generations that do: the one that runs, and the one before, which a trial may go back to.
+    traces: RefCell<VecDeque<Trace>>,
 }
 
 /// A policy to be put in force.
@@ -78,9 +84,15 @@ impl Enforcement {
         let state = StateDir::new(&settings.pin_dir);
         let lock = state.open()?;
         blocks::recover(&state)?;
-        let rules_file = settings.rules_file.clone();
-        let (pinned, skipped) = (Cell::new(false), RefCell::default());
-        Ok(Self { state, lock, rules_file, pinned, skipped })
+        Ok(Self {
+            state,
+            lock,
+            rules_file: settings.rules_file.clone(),
+            pinned: Cell::new(false),
+            skipped: RefCell::default(),
+            trace: settings.trace,
+            traces: RefCell::default(),
+        })
     }
 
     /// Puts the first policy in force; whether nothing of an earlier start was there to go on with.
@@ -125,7 +137,9 @@ impl Enforcement {
         log_adoption(&adoption, occasion);
         adoption.zero_slots(&fresh)?;
         let maps = adoption.maps(network.sources.capacity);
-        let mut program = Program::load(&compiled, &maps, Clock::Kernel)?;
+        let options = Options { trace: self.trace, ..Clock::Kernel.into() };
+        let mut program = Program::load(&compiled, &maps, options)?;
+        let trace = if self.trace { begin_trace(&mut program) } else { None };
         if let Some(next) = &next {
             next.follow(&mut program)?;
             next::stage(&state.state(), &program)?;
@@ -144,6 +158,7 @@ impl Enforcement {
         adoption.stage(xdp, &description)?;
         let applied = plan.apply(xdp, adoption.running(), || adoption.commit())?;
         adoption.retire();
+        self.keep_trace(trace);
 
         self.pinned.set(!applied.attached.is_empty());
         log_policy(&description);
@@ -152,6 +167,14 @@ impl Enforcement {
         let verb = if network.monitor { "monitoring" } else { "enforcing" };
         info!("{occasion}{verb}, {} ms after reading {}", began.elapsed().as_millis(), rules_file.display());
         Ok(InForce { program_id, fresh: adoption.blocks_are_new })
+    }
+
+    fn keep_trace(&self, trace: Option<Trace>) {
+        let mut traces = self.traces.borrow_mut();
+        traces.extend(trace);
+        while traces.len() > 2 {
+            traces.pop_front();
+        }
     }
 
     /// Puts the program that runs on the interfaces of the policy that came since. Only what is new about those
@@ -234,6 +257,11 @@ impl fmt::Display for Occasion<'_> {
             Self::Reload { reason, .. } => write!(f, "{reason}: "),
         }
     }
+}
+
+/// Logs what a program tells; without that it does its work all the same.
+fn begin_trace(program: &mut Program) -> Option<Trace> {
+    Trace::begin(program).inspect_err(|error| warn!("verdicts are not told one by one: {error}")).ok()
 }
 
 /// The program that runs now.

@@ -7,6 +7,8 @@ use tracing::{error, info, warn};
 use super::{
     DaemonError, Place, Settings,
     blocks::Keeper,
+    crowdsec::Reading,
+    escalation::OwnAddresses,
     http::{HttpError, Requests, Serving},
     network::{Enforcement, InForce, Occasion, Policy},
     samples::Telling,
@@ -25,6 +27,7 @@ use crate::{
         http::Domain,
         policy::{Admin, Config, OnStop},
     },
+    escalate::Escalation,
     network::{links::Links, state::StateDir, trial},
 };
 
@@ -42,6 +45,11 @@ pub(super) struct Daemon<'a> {
     pub(super) trial: Option<Trial>,
     /// There while packets are limited.
     pub(super) keeper: Option<Keeper>,
+    /// Whose requests have their packets shed.
+    pub(super) escalation: Escalation,
+    pub(super) own_addresses: OwnAddresses,
+    /// Decisions that are blocks as well.
+    pub(super) crowdsec: Reading,
     /// What the admin API sees of all this.
     pub(super) handle: Handle,
     admin: Server,
@@ -63,7 +71,13 @@ pub(super) enum Reason {
 
 impl<'a> Daemon<'a> {
     /// Puts a configuration in force for the first time.
-    pub(super) fn start(settings: &'a Settings, config: Config, handle: Handle) -> Result<Self, DaemonError> {
+    pub(super) fn start(
+        settings: &'a Settings,
+        config: Config,
+        handle: Handle,
+        escalation: Escalation,
+        crowdsec: Reading,
+    ) -> Result<Self, DaemonError> {
         // Bound before packets are shed: an address that is taken must leave no half of the work behind.
         let requests = match &config.http {
             Some(http) => Some(Requests::bind(http)?),
@@ -89,6 +103,9 @@ impl<'a> Daemon<'a> {
             requests: None,
             trial: None,
             keeper: None,
+            escalation,
+            own_addresses: OwnAddresses::default(),
+            crowdsec,
             handle,
             admin,
             telling: None,
@@ -97,7 +114,10 @@ impl<'a> Daemon<'a> {
             Some(enforcement) => daemon.begin(enforcement)?,
             None => tell_of_no_policy(settings),
         }
-        if let Some(requests) = requests.map(Requests::serve) {
+        daemon.escalation.follow(&daemon.config);
+        daemon.crowdsec.follow(&daemon.config);
+        if let Some(requests) = requests {
+            let requests = requests.serve(daemon.escalation.witness());
             daemon.handle.serve_requests(requests.shared());
             daemon.requests = Some(requests);
         }
@@ -232,6 +252,13 @@ impl<'a> Daemon<'a> {
             }
         }
         self.config = config;
+        self.escalation.follow(&self.config);
+        self.crowdsec.follow(&self.config);
+        if let (Some(keeper), Some(enforcement), Some(network)) =
+            (&mut self.keeper, &self.enforcement, &self.config.network)
+        {
+            keeper.follow(enforcement.state(), network);
+        }
         Ok(in_force)
     }
 

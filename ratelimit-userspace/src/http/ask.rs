@@ -1,6 +1,6 @@
 //! What is asked of the limiter, and what it answers.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use super::{
     algorithm::{Meter, Nanos},
@@ -17,6 +17,27 @@ pub struct Ask<'a> {
     pub descriptors: Vec<Descriptor<'a>>,
     /// Nothing is charged; the answer is the one that a request of these hits would get.
     pub peek: bool,
+    /// Whose request it is.
+    pub whose: Whose,
+}
+
+/// Whose request it is, for whoever wants to know of denials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// Whoever asks sent descriptors: the client is in one of them, if anywhere.
+    #[default]
+    Described,
+    /// The client that `identify` found; `None`: it is not known, or nobody wants to know.
+    Client(Option<Client>),
+}
+
+/// A client that `identify` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its address.
+    pub address: IpAddr,
+    /// Who uses that address, as a number: a secret that is known, since a map file lists it.
+    pub identity: Option<u64>,
 }
 
 /// One thing that a request is.

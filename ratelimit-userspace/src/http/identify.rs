@@ -23,8 +23,8 @@ use self::{
     secret::Keyed,
     source::{Facts, NetworkTables, Sources},
 };
-use super::ask::{Answer, Ask, Decision, Descriptor, Entry, Refusal};
-use crate::config::http::{Domain, EntrySource, Http, Identify, Missing, RequestMatch};
+use super::ask::{Answer, Ask, Client, Decision, Descriptor, Entry, Refusal, Whose};
+use crate::config::http::{Domain, EntrySource, Http, Identify, Missing, RequestMatch, Source};
 
 /// The request to be judged, as its asker describes it.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ struct Item {
     domain: String,
     sources: Sources,
     descriptors: Vec<Vec<Slot>>,
+    /// Rules of the domain want to know whom they deny.
+    escalates: bool,
 }
 
 /// An entry whose value is still to come.
@@ -81,6 +83,8 @@ struct Slot {
     source: usize,
     secret: bool,
     missing: Missing,
+    /// The key of the secret that is known when this has a value: a map file lists it.
+    proves: Option<String>,
 }
 
 // === impl Identity ===
@@ -113,7 +117,7 @@ impl Identifier {
         let mut tables = NetworkTables::new();
         Self {
             clients: Clients::new(config.client_address, &config.trusted_proxies),
-            items: config.identify.iter().map(|item| Item::new(item, &mut tables)).collect(),
+            items: config.identify.iter().map(|item| Item::new(item, config, &mut tables)).collect(),
             keyed: Keyed::new(key),
             warned: AtomicBool::new(false),
         }
@@ -158,7 +162,7 @@ impl Identifier {
 // === impl Item ===
 
 impl Item {
-    fn new(item: &Identify, tables: &mut NetworkTables) -> Self {
+    fn new(item: &Identify, config: &Http, tables: &mut NetworkTables) -> Self {
         let Identify { matches: RequestMatch { paths, methods, hosts }, domain, descriptors, line: _ } = item;
         let mut indices = 0..;
         let mut slot = |entry: &EntrySource| Slot {
@@ -166,6 +170,7 @@ impl Item {
             source: indices.next().unwrap_or_default(),
             secret: entry.secret,
             missing: entry.missing,
+            proves: proven(entry, descriptors),
         };
         Self {
             paths: paths.iter().map(|pattern| PathPattern::new(pattern)).collect(),
@@ -174,6 +179,7 @@ impl Item {
             domain: domain.clone(),
             sources: Sources::new(&descriptors.iter().flatten(), tables),
             descriptors: descriptors.iter().map(|entries| entries.iter().map(&mut slot).collect()).collect(),
+            escalates: config.domains.iter().any(|known| known.name == *domain && known.escalates()),
         }
     }
 
@@ -186,12 +192,16 @@ impl Item {
 
     fn identify(&self, facts: &Facts<'_>, keyed: &Keyed, hits: i64) -> Identity {
         let mut descriptors = Vec::with_capacity(self.descriptors.len());
+        let mut proven = None;
         for slots in &self.descriptors {
             let mut entries = Vec::with_capacity(slots.len());
-            for Slot { key, source, secret, missing } in slots {
+            for Slot { key, source, secret, missing, proves } in slots {
                 let value = match (self.sources.value(*source, facts), missing) {
                     (Some(value), _) if *secret => keyed.secret(&value),
-                    (Some(value), _) => keyed.text(&value),
+                    (Some(value), _) => {
+                        proven = proven.or(proves.as_deref());
+                        keyed.text(&value)
+                    }
                     (None, Missing::Empty) => String::new(),
                     (None, Missing::Deny) => return Identity::Refused(Refusal::MissingEntry),
                     // The entries that follow may still demand that the request is refused.
@@ -203,8 +213,34 @@ impl Item {
                 descriptors.push(Descriptor { entries, hits, limit: None });
             }
         }
-        Identity::Ask(Ask { domain: Cow::Owned(self.domain.clone()), descriptors, peek: false })
+        let client = if self.escalates { facts.client() } else { None };
+        let whose = Whose::Client(client.map(|address| {
+            let identity = proven.and_then(|key| identity(&descriptors, key));
+            Client { address, identity }
+        }));
+        Identity::Ask(Ask { domain: Cow::Owned(self.domain.clone()), descriptors, peek: false, whose })
     }
+}
+
+/// The key of the secret that an entry proves to be known: what it is mapped by, in the end.
+fn proven(entry: &EntrySource, descriptors: &[Vec<EntrySource>]) -> Option<String> {
+    let entries = || descriptors.iter().flatten();
+    let mut current = entry;
+    for _ in entries() {
+        let Source::Mapped { by, .. } = &current.source else { break };
+        current = entries().find(|other| other.key == *by)?;
+        if current.secret {
+            return Some(by.clone());
+        }
+    }
+    None
+}
+
+/// A secret as a number: the first half of the HMAC that stands in its place.
+fn identity(descriptors: &[Descriptor<'_>], key: &str) -> Option<u64> {
+    let mut entries = descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+    let secret = entries.find(|entry| entry.key == key)?;
+    u64::from_str_radix(secret.value.get(..16)?, 16).ok()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod body;
 mod check;
 pub mod connection;
 mod counters;
+mod denial;
 pub mod envoy;
 mod explain;
 #[cfg(test)]
@@ -31,7 +32,7 @@ mod reserve;
 mod tests;
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -55,7 +56,7 @@ use self::{
 };
 use super::{
     algorithm::Nanos, clock::Now, identify::Identifier, limiter::Limiter, metrics::Metrics,
-    reserve::Reservations,
+    reserve::Reservations, witness::Witness,
 };
 use crate::config::http::{Answer, ClientAddress, Http};
 
@@ -75,6 +76,7 @@ pub struct Front {
     /// Not before then is the operator told again of proxies that ask wrongly.
     next_complaint: AtomicU64,
     large_bodies: Semaphore,
+    witness: OnceLock<Arc<dyn Witness>>,
 }
 
 /// What a reload replaces.
@@ -154,6 +156,7 @@ impl Front {
             ready: AtomicBool::new(false),
             next_complaint: AtomicU64::new(0),
             large_bodies: Semaphore::new(body::MAX_LARGE),
+            witness: OnceLock::new(),
         }))
     }
 
@@ -165,6 +168,12 @@ impl Front {
     /// Puts another configuration in force.
     pub fn put(&self, prepared: Prepared) {
         self.settings.store(Arc::new(prepared.0));
+    }
+
+    /// From now on, `witness` hears of denials by rules that escalate. The first one is heard alone.
+    pub fn tell(&self, witness: Arc<dyn Witness>) {
+        // A second one would be of the same daemon.
+        let _ = self.witness.set(witness);
     }
 
     /// Whether `/readyz` says so. Not before this was called.

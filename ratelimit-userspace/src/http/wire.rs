@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::seconds::Seconds;
 use super::{
-    ask::{self, Ask, Decision},
+    ask::{self, Ask, Decision, Whose},
     identify::{self, Identifier, Identity},
 };
 
@@ -152,7 +152,12 @@ fn ask(
             limit: None,
         })
     });
-    Ok(Ask { domain: Cow::Owned(domain), descriptors: descriptors.collect::<Result<_, _>>()?, peek })
+    Ok(Ask {
+        domain: Cow::Owned(domain),
+        descriptors: descriptors.collect::<Result<_, _>>()?,
+        peek,
+        whose: Whose::Described,
+    })
 }
 
 // === impl Request ===

@@ -319,11 +319,11 @@ fn not_loaded(directory: &Path, map: &'static str) -> BlocksError {
     BlocksError::NotLoaded { directory: directory.to_owned(), map }
 }
 
-fn open(directory: &Path, name: &'static str) -> Result<MapData, BlocksError> {
+pub(super) fn open(directory: &Path, name: &'static str) -> Result<MapData, BlocksError> {
     super::state::open(&directory.join(name))?.ok_or_else(|| not_loaded(directory, name))
 }
 
-fn mapping<T: MapEntry>(directory: &Path, name: &'static str) -> Result<Mapping<T>, BlocksError> {
+pub(super) fn mapping<T: MapEntry>(directory: &Path, name: &'static str) -> Result<Mapping<T>, BlocksError> {
     let data = open(directory, name)?;
     Mapping::of(&data)
         .map_err(|source| BlocksError::Mapping { path: directory.join(name), source: source.into() })

@@ -71,6 +71,13 @@ pub struct SourceBits {
     pub v6: u32,
 }
 
+impl SourceBits {
+    /// Those of a policy.
+    pub fn of(network: &Network) -> Self {
+        Self { v4: network.sources.ipv4_prefix.into(), v6: network.sources.ipv6_prefix.into() }
+    }
+}
+
 /// What is known of a rule once it is compiled, for those who read its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -173,6 +180,7 @@ pub fn compile(network: &Network, slots: &Slots) -> Result<Compiled, CompileErro
     set(stage::MONITOR, network.monitor);
     set(stage::NEXT, network.next.is_some());
     set(stage::RULE_BLOCKS, rules.iter().any(|rule| rule.block.is_some()));
+    set(stage::OVERRIDES, rules.iter().any(|rule| rule.for_clients));
     set(stage::SOURCE, dimension::is_used(rules, |matches| &matches.source));
     set(stage::DESTINATION, dimension::is_used(rules, |matches| &matches.destination));
     set(stage::PROTOCOL, dimension::is_used(rules, |matches| &matches.protocol));
@@ -201,10 +209,7 @@ pub fn compile(network: &Network, slots: &Slots) -> Result<Compiled, CompileErro
             WhenFull::Share => when_full::SHARE,
             WhenFull::Drop => when_full::DROP,
         },
-        source_bits: SourceBits {
-            v4: network.sources.ipv4_prefix.into(),
-            v6: network.sources.ipv6_prefix.into(),
-        },
+        source_bits: SourceBits::of(network),
         rules: compiled_rules,
         direct_masks: compile_direct(rules),
         range_classes,
@@ -347,6 +352,11 @@ impl Compiled {
     /// The index of the rule that a packet of `length` bytes meets, from the very tables that the XDP
     /// program reads: what that program is tested against.
     pub fn classify(&self, packet: &Packet, length: u32) -> Option<usize> {
+        self.classify_under(packet, length, None)
+    }
+
+    /// The same for a packet of a client that is put under a rule, by its index.
+    pub fn classify_under(&self, packet: &Packet, length: u32, under: Option<usize>) -> Option<usize> {
         let mut mask = u64::MAX;
         let mut meet = |used: u64, dimension: &dyn Fn() -> u64| {
             if self.stages & used != 0 {
@@ -368,7 +378,9 @@ impl Compiled {
         meet(stage::FRAGMENT, &|| self.direct_mask(direct::FRAGMENT, packet.fragment as u32, ABSENT));
         meet(stage::VLAN, &|| self.direct_mask(direct::VLAN, packet.vlan, UNTAGGED));
         meet(stage::LENGTH, &|| self.range_mask(range::LENGTH, length.min(u16::MAX.into())));
-        (mask != 0 && self.stages & stage::RULES != 0).then(|| mask.trailing_zeros() as usize)
+        let meets = |index: &usize| *index < MAX_RULES && mask & 1 << index != 0;
+        (mask != 0 && self.stages & stage::RULES != 0)
+            .then(|| under.filter(meets).unwrap_or_else(|| mask.trailing_zeros() as usize))
     }
 
     fn address_mask(&self, addresses: &Addresses, address: &Address, unlisted: u32) -> u64 {

@@ -19,7 +19,7 @@ use super::{
     compile::{RuleDescription, Slots},
     state::{self, StateError},
 };
-use crate::config::policy::{AttachMode, Interface, Network, OnStop, Sources, WhenFull};
+use crate::config::policy::{AttachMode, Blocks, Interface, Network, OnStop, Sources, WhenFull};
 
 /// The pin's name in the state directory.
 pub(super) const NAME: &str = "policy";
@@ -183,7 +183,8 @@ fn without_lists(network: &Network) -> Network {
         rules: rules.clone(),
         deny_files: Vec::new(),
         management: management.clone(),
-        blocks: *blocks,
+        // Nobody looks for it here.
+        blocks: Blocks { capacity: blocks.capacity, crowdsec: None },
         next: next.clone(),
     }
 }

@@ -23,6 +23,7 @@ use super::{
     buckets::Buckets,
     description,
     in_force::{Listed, Policy},
+    overrides::Under,
 };
 use crate::config::policy::Rule;
 
@@ -33,6 +34,8 @@ pub struct Surroundings {
     pub listed: Listed,
     /// The blocks that cover the source.
     pub blocks: Vec<Block>,
+    /// The rule that the source is put under, if it is one of the policy's.
+    pub under: Option<Under>,
 }
 
 /// Why a packet passes or is shed.
@@ -124,8 +127,9 @@ pub fn explain<B: charge::Buckets>(
         explanation.verdict.verdict = Action::new(refuses, monitor);
         return explanation;
     }
-    let met = policy.compiled.classify(packet, *length);
-    explanation.rules = rule_steps(policy, packet, *length, met);
+    let under = surroundings.under.as_ref().map(|under| under.index);
+    let met = policy.compiled.classify_under(packet, *length, under);
+    explanation.rules = rule_steps(policy, packet, *length, met, under);
     let Some(met) = met else { return explanation };
     let rule = &policy.network.rules[met];
     explanation.limits = limit_states(policy, met, &packet.source, *length, buckets);
@@ -145,8 +149,16 @@ pub fn explain<B: charge::Buckets>(
     explanation
 }
 
-fn rule_steps(policy: &Policy, packet: &Packet, length: u32, met: Option<usize>) -> Vec<RuleStep> {
+fn rule_steps(
+    policy: &Policy,
+    packet: &Packet,
+    length: u32,
+    met: Option<usize>,
+    under: Option<usize>,
+) -> Vec<RuleStep> {
     let rules = &policy.network.rules;
+    // The rule that its client is put under comes before the first.
+    let from = met.filter(|met| under == Some(*met)).unwrap_or(0);
     let up_to = met.map_or(rules.len(), |met| met + 1);
     let step = |rule: &Rule| {
         let unmet = conditions::unmet(&rule.matches, packet, length);
@@ -159,7 +171,7 @@ fn rule_steps(policy: &Policy, packet: &Packet, length: u32, met: Option<usize>)
             ),
         }
     };
-    rules.iter().take(up_to).map(step).collect()
+    rules[from..up_to].iter().map(step).collect()
 }
 
 // === impl Action ===

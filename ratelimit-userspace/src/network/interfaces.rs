@@ -3,7 +3,7 @@
 
 mod remark;
 
-use std::{fmt, io};
+use std::{fmt, io, net::IpAddr};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
@@ -11,6 +11,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::{
     RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
     link::{LinkAttribute, LinkInfo, LinkLayerType, LinkMessage, LinkXdp},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -101,6 +102,27 @@ pub fn list() -> io::Result<Vec<Interface>> {
         }
     })?;
     Ok(related(&interfaces))
+}
+
+/// The addresses of this namespace's interfaces.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let mut addresses = Vec::new();
+    exchange(NETLINK_ROUTE, request, NLM_F_DUMP, |message| {
+        if let RouteNetlinkMessage::NewAddress(message) = message {
+            // At the ends of a tunnel `Address` is the other one.
+            let local = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            });
+            let address = message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            });
+            addresses.extend(local.or(address));
+        }
+    })?;
+    Ok(addresses)
 }
 
 /// Gives the interfaces around each their names.
@@ -286,6 +308,12 @@ mod tests {
         let loopback = interfaces.iter().find(|interface| interface.name == "lo").expect("lo");
         assert_eq!(loopback.index, 1);
         assert!(loopback.mtu >= 1500, "{loopback:?}");
+    }
+
+    #[test]
+    fn the_addresses_of_this_host_are_listed() {
+        let addresses = addresses().expect("rtnetlink answers without privilege");
+        assert!(addresses.contains(&IpAddr::from([127, 0, 0, 1])), "{addresses:?}");
     }
 
     #[test]

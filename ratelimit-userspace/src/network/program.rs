@@ -28,6 +28,7 @@ use super::{
     compile::Compiled,
     next,
     state::{self, STATE_MAPS},
+    trace,
 };
 
 /// The BPF object, as `cargo xtask build` made it.
@@ -74,6 +75,8 @@ pub struct Options {
     pub clock: Clock,
     /// Packets are sampled: see [`ratelimit_common::sampler`].
     pub sampling: bool,
+    /// Verdicts are told one by one: see [`super::trace`].
+    pub trace: bool,
 }
 
 /// A loaded generation. Dropping it detaches the links that it still owns.
@@ -186,7 +189,7 @@ impl Program {
         maps: &StateMaps,
         options: impl Into<Options>,
     ) -> Result<Self, LoadError> {
-        let Options { clock, sampling } = options.into();
+        let Options { clock, sampling, trace } = options.into();
         let StateMaps { pins, capacity, block_sets, hash_key: [hash_key_0, hash_key_1], epoch } = maps;
         let stages = match clock {
             Clock::Kernel => compiled.stages,
@@ -209,9 +212,13 @@ impl Program {
             .override_global("BLOCK_SETS", block_sets, true)
             .override_global("SOURCE_BITS_V4", &compiled.source_bits.v4, true)
             .override_global("SOURCE_BITS_V6", &compiled.source_bits.v6, true)
+            .override_global(trace::LEVEL, if trace { &trace::DEBUG } else { &trace::OFF }, true)
             .map_max_entries("buckets", sets)
             .map_max_entries("blocks", *block_sets)
             .map_max_entries("block_details", block_sets.saturating_mul(WAYS));
+        if !trace {
+            loader.map_max_entries(trace::RING, trace::SMALLEST);
+        }
         for (map, entries) in policy_entries(compiled) {
             loader.map_max_entries(map, entries);
         }
@@ -253,6 +260,11 @@ impl Program {
     /// The program, to attach it.
     pub fn xdp(&mut self) -> &mut Xdp {
         self.ebpf.program_mut(NAME).and_then(|program| program.try_into().ok()).expect("`load` found it")
+    }
+
+    /// All of it, for what takes maps out.
+    pub(super) fn ebpf(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
     }
 
     /// One of its maps, by the name that it has in the object.
@@ -314,9 +326,9 @@ impl fmt::Debug for Program {
 // === impl Options ===
 
 impl From<Clock> for Options {
-    /// What an interface gets on that clock: replayed packets are not sampled.
+    /// What an interface gets on that clock: replayed packets are not sampled. Nothing is traced.
     fn from(clock: Clock) -> Self {
-        Self { clock, sampling: clock == Clock::Kernel }
+        Self { clock, sampling: clock == Clock::Kernel, trace: false }
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     buckets::Buckets,
     explain::{LimitState, limit_states},
     in_force::{Listed, Policy, ip},
+    overrides::Under,
 };
 
 /// Bytes of the packet whose waits are told: a small frame.
@@ -37,6 +38,8 @@ pub struct Shown {
     pub management: Vec<String>,
     /// Whether something before the rules decides about all of its packets.
     pub fate: Fate,
+    /// The rule that it is put under for its requests; null: none.
+    pub under: Option<Under>,
     /// The rules that its packets can meet, in file order.
     pub rules: Vec<RuleMet>,
     /// Packets of it that meet no rule.
@@ -80,11 +83,12 @@ pub fn show<B: charge::Buckets>(
     address: &Address,
     listed: &Listed,
     blocks: &[Block],
+    under: Option<Under>,
     buckets: Option<&Buckets<B>>,
 ) -> Shown {
     let own = ip(address);
     let management = policy.network.management.iter().filter(|entry| entry.prefix.contains(&own));
-    let kinds = kinds(policy, own);
+    let kinds = kinds(policy, own, under.as_ref().map(|under| under.index));
     let packets_of = |met: Option<usize>| {
         kinds
             .iter()
@@ -109,6 +113,7 @@ pub fn show<B: charge::Buckets>(
         allowed: listed.is_allowed(),
         denied: listed.is_denied(),
         management: management.flat_map(|entry| entry.ports.iter().map(kinds::range)).collect(),
+        under,
         fate: if listed.is_allowed() {
             Fate::Passes
         } else if listed.is_denied() {

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! <pin_dir>/links/<ifindex>-<name>   what keeps the program attached; the directory is also the lock
-//! <pin_dir>/v2/buckets …             the state maps, shared by all generations of the program
-//! <pin_dir>/v2/table                 the hash key of `buckets` and the zero of its clock
-//! <pin_dir>/v2/program               the program that runs, so that a failed change can go back to it
-//! <pin_dir>/v2/policy                what runs, in words: see [`super::description`]
-//! <pin_dir>/v2/list-…                large policy maps, named by what is in them: see [`lists`]
-//! <pin_dir>/v2/…-next                the same of a generation that does not run yet
-//! <pin_dir>/v2/next                  whom it hands packets on to, if anybody: see [`super::next`]
+//! <pin_dir>/v3/buckets …             the state maps, shared by all generations of the program
+//! <pin_dir>/v3/table                 the hash key of `buckets` and the zero of its clock
+//! <pin_dir>/v3/program               the program that runs, so that a failed change can go back to it
+//! <pin_dir>/v3/policy                what runs, in words: see [`super::description`]
+//! <pin_dir>/v3/list-…                large policy maps, named by what is in them: see [`lists`]
+//! <pin_dir>/v3/…-next                the same of a generation that does not run yet
+//! <pin_dir>/v3/next                  whom it hands packets on to, if anybody: see [`super::next`]
 //! ```
 //!
-//! `v2` is [`ABI_VERSION`]. Opening a pinned map checks nothing, so every one is compared with what the
+//! `v3` is [`ABI_VERSION`]. Opening a pinned map checks nothing, so every one is compared with what the
 //! object in this build expects before the program is loaded. A start takes over the pins of the version
 //! that runs, which may be another one. What it changes is undone when it fails: see [`Adoption`].
 

@@ -2,8 +2,8 @@
 //! back to it, the daemon or not.
 //!
 //! ```text
-//! <pin_dir>/v2/program-before   the program that ran before
-//! <pin_dir>/v2/policy-before    what it was, in words
+//! <pin_dir>/v3/program-before   the program that ran before
+//! <pin_dir>/v3/policy-before    what it was, in words
 //! ```
 //!
 //! They stand from just before the change until it is confirmed or undone: that they are there is what says

@@ -1,5 +1,6 @@
 //! The `http` section and its rule files: what they mean, what they are refused for, what they are warned of.
 
+mod escalate;
 mod fixture;
 mod identify;
 mod limits;

@@ -41,6 +41,7 @@ fn rule(name: Option<&str>, limit: Arc<Limit>, overrides: Vec<Override>) -> Rule
         replaces: Vec::new(),
         cost: 1,
         overrides,
+        escalate: None,
     }
 }
 
@@ -127,10 +128,19 @@ fn the_example_configuration_is_valid() {
 fn the_examples_of_the_documentation_are_valid() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/http-rules.md")).unwrap();
     let blocks = text.split("```yaml\n").skip(1).map(|block| block.split("```").next().unwrap());
-    let [section, rules, identify, rule_file]: [&str; 4] = blocks.collect::<Vec<_>>().try_into().unwrap();
+    let [section, rules, identify, escalate, network, rule_file]: [&str; 6] =
+        blocks.collect::<Vec<_>>().try_into().unwrap();
     let (files, _) = Files::new(&[
         ("main.yaml", &format!("{section}{identify}")),
         ("more.yaml", &format!("http:\n{rules}")),
+        (
+            "escalate.yaml",
+            &format!("interfaces: {{ name: eth0 }}\n{network}http: {{ rules: escalate.d/api.yaml }}\n"),
+        ),
+        (
+            "escalate.d/api.yaml",
+            &format!("domain: api\ndescriptors:\n{}", escalate.replace("max: 24h", "max: 24h, shed: tight")),
+        ),
         ("rules.d/api.yaml", rule_file),
         ("envoy.d/old.yaml", &RULES.replace("domain: api", "domain: old")),
         ("tiers.txt", "key-4711 gold\n"),
@@ -138,6 +148,9 @@ fn the_examples_of_the_documentation_are_valid() {
     ]);
     assert_eq!(files.warnings(), []);
     assert_eq!(config::load(&files.path("more.yaml")).unwrap().config.http.unwrap().domains.len(), 2);
+    let loaded = config::load(&files.path("escalate.yaml")).unwrap();
+    assert!(loaded.config.http.unwrap().domains[0].escalates());
+    assert_eq!(loaded.warnings, []);
 }
 
 #[test]

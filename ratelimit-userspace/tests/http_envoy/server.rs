@@ -118,6 +118,7 @@ fn config() -> Http {
             replaces: Vec::new(),
             cost: 1,
             overrides: Vec::new(),
+            escalate: None,
         }),
         descriptors: Vec::new(),
         line: 1,

@@ -119,6 +119,7 @@ fn config() -> Http {
                     replaces: Vec::new(),
                     cost: 1,
                     overrides: Vec::new(),
+                    escalate: None,
                 }),
                 descriptors: Vec::new(),
                 line: 1,

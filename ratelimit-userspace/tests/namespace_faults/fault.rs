@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `SplitMix64`: what is drawn depends on the seed alone, on every machine.
-pub(crate) struct Random(u64);
+struct Random(u64);
 
 /// How a daemon ends.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +38,32 @@ pub(crate) enum Fault {
     /// The other build takes over, once or, killed on its way, at the second try: an upgrade from the first,
     /// a rollback from the second.
     OtherBuild(End, Option<Moment>),
+    /// A policy with one more rule, before all others, is put in force on trial.
+    Trial(TrialEnd),
+}
+
+/// How a trial ends. In each case the policy before is in force again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TrialEnd {
+    /// It is rolled back.
+    RolledBack,
+    /// It is confirmed, and then the rules file is put back.
+    Confirmed,
+    /// The daemon is killed, and started again.
+    Killed,
+}
+
+/// The faults of a run: kinds in an order drawn at random, none of which comes again before all others have.
+pub(crate) struct Faults {
+    random: Random,
+    /// The kinds still to come in this turn.
+    kinds: Vec<u32>,
 }
 
 // === impl Random ===
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -78,27 +98,44 @@ impl Moment {
     }
 }
 
-// === impl Fault ===
+// === impl Faults ===
 
-impl Fault {
-    pub(crate) fn draw(random: &mut Random, other_build: bool) -> Self {
-        match random.below(if other_build { 10 } else { 8 }) {
-            0 => Self::Restart(random.end()),
+impl Faults {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), kinds: Vec::new() }
+    }
+
+    pub(crate) fn next(&mut self) -> Fault {
+        const KINDS: u32 = 12;
+
+        if self.kinds.is_empty() {
+            self.kinds.extend(0..KINDS);
+        }
+        let place = self.random.below(u32::try_from(self.kinds.len()).expect("a few"));
+        let kind = self.kinds.swap_remove(place as usize);
+        let random = &mut self.random;
+        match kind {
+            0 => Fault::Restart(random.end()),
             1 | 2 => {
                 let end = random.end();
                 let starts = 1 + random.below(3);
-                Self::KilledStarts(end, (0..starts).map(|_| random.moment()).collect())
+                Fault::KilledStarts(end, (0..starts).map(|_| random.moment()).collect())
             }
-            3 => Self::Reload,
-            4 => Self::ChangedList,
-            5 => Self::KilledReload(random.moment()),
-            6 => Self::BrokenFile,
-            7 => Self::BrokenStart(random.end()),
-            _ => {
+            3 => Fault::Reload,
+            4 => Fault::ChangedList,
+            5 => Fault::KilledReload(random.moment()),
+            6 => Fault::BrokenFile,
+            7 => Fault::BrokenStart(random.end()),
+            8 | 9 => {
                 let end = random.end();
                 let killed = random.below(2) == 0;
-                Self::OtherBuild(end, killed.then(|| random.moment()))
+                Fault::OtherBuild(end, killed.then(|| random.moment()))
             }
+            _ => Fault::Trial(match random.below(3) {
+                0 => TrialEnd::RolledBack,
+                1 => TrialEnd::Confirmed,
+                _ => TrialEnd::Killed,
+            }),
         }
     }
 }

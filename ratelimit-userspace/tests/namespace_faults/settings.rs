@@ -2,7 +2,6 @@
 
 use std::{
     env,
-    path::PathBuf,
     str::FromStr,
     time::{Duration, SystemTime},
 };
@@ -13,14 +12,11 @@ pub(crate) const SEED: &str = "RATELIMIT_FAULT_SEED";
 const STEPS: &str = "RATELIMIT_FAULT_STEPS";
 /// Rounds are begun for this many minutes, each with the seed after the one before; without, one is.
 const MINUTES: &str = "RATELIMIT_FAULT_MINUTES";
-/// The binary of another `ABI_VERSION`.
-pub(crate) const UPGRADE: &str = "RATELIMIT_NEXT_ABI";
 
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) steps: u32,
     pub(crate) time: Option<Duration>,
-    pub(crate) upgrade: Option<PathBuf>,
 }
 
 impl Settings {
@@ -30,12 +26,7 @@ impl Settings {
             u64::from(now.subsec_nanos()) ^ now.as_secs()
         });
         println!("{SEED}={seed}");
-        Self {
-            seed,
-            steps: number(STEPS).unwrap_or(100),
-            time: number(MINUTES).map(Duration::from_mins),
-            upgrade: env::var_os(UPGRADE).map(PathBuf::from),
-        }
+        Self { seed, steps: number(STEPS).unwrap_or(100), time: number(MINUTES).map(Duration::from_mins) }
     }
 }
 

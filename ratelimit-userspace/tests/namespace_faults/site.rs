@@ -14,7 +14,7 @@ use xtask::lab::Process;
 
 use crate::{
     PATIENCE, eventually,
-    fault::{End, Fault, Moment},
+    fault::{End, Fault, Moment, TrialEnd},
     host::{Daemon, Host},
     party::{self, Party, Role},
 };
@@ -31,6 +31,12 @@ const MISTAKE: &str = "rules.yaml:2:";
 /// The policy with a mistake in its second line.
 fn broken() -> String {
     party::policy().replace("deny_files", "deny_flies")
+}
+
+/// The policy with another rule before all others.
+fn longer() -> String {
+    let rule = "{ name: first, match: { protocol: udp, destination_port: 5999 }, limits: [{ per: rule, rate: 1/s }] }";
+    party::policy().replace("rules: [", &format!("rules: [\n  {rule},"))
 }
 
 pub(crate) struct Site {
@@ -65,13 +71,18 @@ impl Site {
 
     /// Blocks those who are to be.
     pub(crate) fn block(&self) {
-        let socket = self.host.file("admin.sock");
         for party in self.parties.iter().filter(|party| party.role == Role::Blocked) {
             let address = party.address.to_string();
-            let arguments = ["block", &address, "--for", "1d", "--admin-socket"];
-            let output = self.host.verb(&[&arguments[..], &[socket.to_str().expect("text")]].concat());
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            self.ask(&["block", &address, "--for", "1d"]);
         }
+    }
+
+    /// Runs a verb that asks the daemon.
+    fn ask(&self, arguments: &[&str]) {
+        let socket = self.host.file("admin.sock");
+        let socket = ["--admin-socket", socket.to_str().expect("text")];
+        let output = self.host.verb(&[arguments, &socket].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// The daemon that runs.
@@ -143,6 +154,28 @@ impl Site {
                 if let Some(moment) = moment {
                     self.start_and_kill(*moment);
                 }
+                self.start();
+            }
+            Fault::Trial(end) => self.try_out(*end),
+        }
+    }
+
+    /// Puts another policy on trial, and ends that.
+    fn try_out(&mut self, end: TrialEnd) {
+        self.replace("new.yaml", &longer());
+        let file = self.host.file("new.yaml");
+        self.ask(&["apply", file.to_str().expect("text"), "--confirm", "1h"]);
+        match end {
+            TrialEnd::RolledBack => self.ask(&["apply", "rollback"]),
+            TrialEnd::Confirmed => {
+                self.ask(&["apply", "confirm"]);
+                let log = self.log_from_now();
+                self.replace(RULES, &party::policy());
+                self.hang_up();
+                log.says(self.daemon(), IN_FORCE);
+            }
+            TrialEnd::Killed => {
+                self.end(End::Killed);
                 self.start();
             }
         }

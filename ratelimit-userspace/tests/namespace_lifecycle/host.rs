@@ -2,10 +2,14 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{ErrorKind, Read as _},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Output, Stdio},
-    sync::{Arc, Mutex},
+    process::{ChildStderr, Command, ExitStatus, Output, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -32,7 +36,18 @@ pub(crate) struct Host {
 pub(crate) struct Daemon {
     process: Process,
     log: Arc<Mutex<String>>,
+    ended: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// Reads what a daemon logs.
+struct LogReader {
+    pipe: ChildStderr,
+    log: Arc<Mutex<String>>,
+    /// Whether the daemon is no more. A guard of a trial outlives it and has the same standard error, so that
+    /// the end of the pipe may come much later.
+    ended: Arc<AtomicBool>,
+    ready: mpsc::Sender<()>,
 }
 
 /// How a daemon ended before it was ready.
@@ -79,24 +94,30 @@ impl Host {
     }
 
     pub(crate) fn try_start_in(&self, pin_dir: &Path, rules: &str) -> Result<Daemon, Refusal> {
-        let file = self.file("rules.yaml");
+        let file = self.file_of(pin_dir, "rules.yaml");
         fs::write(&file, rules).expect("a rules file");
         Daemon::spawn(&mut self.daemon_command(pin_dir, &file))
+    }
+
+    /// A file of the daemon with these pins. Those of other pins on this host have places of their own, rules
+    /// files too: each daemon follows its own.
+    fn file_of(&self, pin_dir: &Path, name: &str) -> PathBuf {
+        let other = (pin_dir != self.pin_dir()).then(|| pin_dir.file_name()).flatten();
+        let prefix = other.map(|name| format!("{}-", name.display())).unwrap_or_default();
+        self.file(&format!("{prefix}{name}"))
     }
 
     /// What starts a daemon whose every trace is the host's own.
     pub(crate) fn daemon_command(&self, pin_dir: &Path, rules_file: &Path) -> Command {
         let mut command = self.command("daemon");
         command.arg("--config").arg(rules_file).arg("--pin-dir").arg(pin_dir);
-        // Daemons of other pins on this host have places of their own.
-        let other = (pin_dir != self.pin_dir()).then(|| pin_dir.file_name()).flatten();
-        let prefix = other.map(|name| format!("{}-", name.display())).unwrap_or_default();
-        command.arg("--state-dir").arg(self.file(&format!("{prefix}state")));
-        command.arg("--admin-socket").arg(self.file(&format!("{prefix}admin.sock")));
+        command.arg("--state-dir").arg(self.file_of(pin_dir, "state"));
+        command.arg("--admin-socket").arg(self.file_of(pin_dir, "admin.sock"));
         command
     }
 
-    fn command(&self, verb: &str) -> Command {
+    /// A verb, run where the host is.
+    pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = self.lab.server.command(&self.binary);
         command.arg(verb);
         command
@@ -199,24 +220,12 @@ impl Host {
 impl Daemon {
     pub(crate) fn spawn(command: &mut Command) -> Result<Self, Refusal> {
         let process = Process::spawn(command.stderr(Stdio::piped())).expect("the daemon runs");
-        let stderr = BufReader::new(process.take_stderr().expect("a pipe"));
-        let log = Arc::new(Mutex::new(String::new()));
-        let (ready, told) = std::sync::mpsc::channel();
-        let reader = thread::spawn({
-            let log = Arc::clone(&log);
-            move || {
-                for line in stderr.lines().map_while(Result::ok) {
-                    let mut log = log.lock().expect("no panic while held");
-                    log.push_str(&line);
-                    log.push('\n');
-                    drop(log);
-                    if line.contains(READY) || line.contains("nothing to enforce") {
-                        let _ = ready.send(());
-                    }
-                }
-            }
-        });
-        let mut daemon = Self { process, log, reader: Some(reader) };
+        let pipe = process.take_stderr().expect("a pipe");
+        let (log, ended) = (Arc::default(), Arc::default());
+        let (ready, told) = mpsc::channel();
+        let reader = LogReader { pipe, log: Arc::clone(&log), ended: Arc::clone(&ended), ready };
+        let reader = Some(thread::spawn(move || reader.read()));
+        let mut daemon = Self { process, log, ended, reader };
         // The channel closes when the daemon closes its standard error, that is, ends.
         if told.recv_timeout(PATIENCE).is_ok() {
             return Ok(daemon);
@@ -251,6 +260,7 @@ impl Daemon {
     /// Waits until it ends and its log is complete.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let status = self.process.wait(PATIENCE).expect("the daemon ends");
+        self.ended.store(true, Ordering::Release);
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no panic");
         }
@@ -267,5 +277,37 @@ impl Daemon {
     pub(crate) fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         self.wait();
+    }
+}
+
+// === impl LogReader ===
+
+impl LogReader {
+    /// Reads until the end of the pipe, or until the daemon is no more and all that it wrote is read.
+    fn read(mut self) {
+        rustix::io::ioctl_fionbio(&self.pipe, true).expect("a pipe that does not block");
+        let mut buffer = [0; 4096];
+        loop {
+            // Asked before: what is written until then is read.
+            let ended = self.ended.load(Ordering::Acquire);
+            match self.pipe.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => self.add(&String::from_utf8_lossy(&buffer[..length])),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && ended => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => panic!("the log of the daemon cannot be read: {error}"),
+            }
+        }
+    }
+
+    fn add(&self, text: &str) {
+        let mut log = self.log.lock().expect("no panic while held");
+        log.push_str(text);
+        let lines = log.rfind('\n').map_or("", |end| &log[..end]);
+        if lines.contains(READY) || lines.contains("nothing to enforce") {
+            let _ = self.ready.send(());
+        }
     }
 }

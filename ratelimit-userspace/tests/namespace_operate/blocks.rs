@@ -223,12 +223,32 @@ fn a_list_beyond_the_capacity_is_refused_before_anything_changes() {
 
 #[test]
 #[ignore = "requires root: network namespaces"]
+fn a_block_by_a_rule_goes_with_the_lengths_of_prefixes_that_it_was_made_under() {
+    let host = Host::new("lengths");
+    let rules = policy(BLOCKING);
+    let _daemon = host.start(&rules);
+    host.flood(1000);
+    eventually("a block", || (!blocks(&host).is_empty()).then_some(()));
+    fs::write(host.file("rules.yaml"), rules.replace("capacity: 1024", "capacity: 1024, ipv6_prefix: 56"))
+        .expect("a rules file");
+    tell(&host, &["reload"]);
+    assert_eq!(blocks(&host).len(), 1, "its family's is as before");
+    fs::write(host.file("rules.yaml"), rules.replace("capacity: 1024", "capacity: 1024, ipv4_prefix: 24"))
+        .expect("a rules file");
+    tell(&host, &["reload"]);
+    assert_eq!(blocks(&host), Vec::<Value>::new(), "nobody would look for it");
+}
+
+/// A rule that blocks whom it sheds a hundred packets of.
+const BLOCKING: &str =
+    "rules: [{ name: udp, match: { protocol: udp }, limits: [{ per: source, rate: 1/h, burst: 5 }],
+    block: { after: 100, within: 10s, for: 10m } }]";
+
+#[test]
+#[ignore = "requires root: network namespaces"]
 fn a_rule_blocks_who_breaks_it_too_often_and_the_block_outlives_the_daemon() {
     let host = Host::new("offender");
-    let rule =
-        "rules: [{ name: udp, match: { protocol: udp }, limits: [{ per: source, rate: 1/h, burst: 5 }],
-        block: { after: 100, within: 10s, for: 10m } }]";
-    let daemon = host.start(&policy(rule));
+    let daemon = host.start(&policy(BLOCKING));
     assert_eq!(host.send(50, "udp"), (5, 45));
     assert_eq!(blocks(&host), Vec::<Value>::new(), "not often enough");
     host.flood(1000);
@@ -243,7 +263,7 @@ fn a_rule_blocks_who_breaks_it_too_often_and_the_block_outlives_the_daemon() {
     assert!((70..=130).contains(&shed), "blocked after {shed} shed packets");
     daemon.kill();
     all_are_shed(&host, 10);
-    let _daemon = host.start(&policy(rule));
+    let _daemon = host.start(&policy(BLOCKING));
     all_are_shed(&host, 10);
     tell(&host, &["unblock", SOURCE]);
     let (_, shed) = host.counts("udp");

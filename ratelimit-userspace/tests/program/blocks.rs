@@ -2,5 +2,6 @@
 
 mod host;
 mod maps;
+mod overrides;
 mod saved;
 mod verdicts;

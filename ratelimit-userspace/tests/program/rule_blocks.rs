@@ -124,9 +124,15 @@ fn allowed_and_management_sources_are_never_blocked() {
 #[test]
 #[ignore = "requires root"]
 fn what_only_counts_blocks_nobody() {
-    let mut monitored = blocking("mode: monitor,", "after: 5, within: 10s, for: 60s");
-    assert_eq!(until_blocked(&mut monitored, "192.0.2.1", SECOND, 1000), None);
-    assert_eq!(monitored.event("blocked_by_rule"), 0);
+    let monitored = blocking("mode: monitor,", "after: 5, within: 10s, for: 60s");
+    let counting = Limiter::new(
+        "rules: [{ name: r, action: count, match: { protocol: udp }, limits: { per: source, rate: 1/d, burst: 1 \
+         }, block: { after: 5, within: 10s, for: 60s } }]",
+    );
+    for mut limiter in [monitored, counting] {
+        assert_eq!(until_blocked(&mut limiter, "192.0.2.1", SECOND, 1000), None);
+        assert_eq!(limiter.event("blocked_by_rule"), 0);
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// On the virtual clock, with samples.
-const SAMPLED: Options = Options { clock: Clock::Replay, sampling: true };
+const SAMPLED: Options = Options { clock: Clock::Replay, sampling: true, trace: false };
 
 const BITS: SourceBits = SourceBits { v4: 32, v6: 64 };
 

@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use ratelimit::{config, network::program::Clock};
+use ratelimit::{
+    config,
+    network::program::{Clock, Options},
+};
 
 use super::{
     frame::{ACK, Packet, SYN, Transport, packet, tcp, udp},
@@ -45,7 +48,9 @@ fn the_largest_policies_stay_far_below_what_the_verifier_follows() {
     for when_full in ["pass", "share", "drop"] {
         for (mode, malformed) in [("enforce", "drop"), ("monitor", "pass")] {
             for clock in [Clock::Kernel, Clock::Replay] {
-                let mut limiter = Limiter::load(&network(&everything(mode, malformed, when_full)), clock);
+                let mut network = network(&everything(mode, malformed, when_full));
+                network.rules[63].for_clients = true;
+                let mut limiter = Limiter::load(&network, clock);
                 let info = limiter.program.xdp().info().expect("the kernel tells");
                 let count = info.verified_instruction_count().expect("Linux 5.16 tells");
                 println!("{when_full}, {mode}, {clock:?}: {count} instructions verified");
@@ -55,6 +60,25 @@ fn the_largest_policies_stay_far_below_what_the_verifier_follows() {
                 );
             }
         }
+    }
+}
+
+#[test]
+#[ignore = "requires root: BPF_PROG_TEST_RUN"]
+fn traces_are_not_there_unless_asked_for_and_do_not_ask_too_much() {
+    let count = |yaml: &str, trace| {
+        let options = Options { trace, ..Clock::Kernel.into() };
+        let mut limiter = Limiter::load(&network(yaml), options);
+        let info = limiter.program.xdp().info().expect("the kernel tells");
+        let count = info.verified_instruction_count().expect("Linux 5.16 tells");
+        (count, info.size_translated().expect("the kernel tells"))
+    };
+    let everything = everything("enforce", "drop", "pass");
+    for yaml in ["mode: enforce", &everything] {
+        let (without, with) = (count(yaml, false), count(yaml, true));
+        println!("instructions verified and bytes, without and with traces: {without:?}, {with:?}");
+        assert!(without.1 < with.1);
+        assert!(with.0 < MOST_INSTRUCTIONS, "{with:?}");
     }
 }
 

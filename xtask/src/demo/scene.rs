@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 
 use super::{
+    RECEIVING_CPU,
     client::{self, Client, Experience},
     report::View,
     server,
@@ -25,8 +26,6 @@ while one honest client opens 20 connections a second and asks for a page of 64 
 
 /// Where the attacker and the honest client run.
 const SENDING_CPU: usize = 0;
-/// Where frames are received and the server runs.
-const RECEIVING_CPU: usize = 1;
 const PORT: u16 = 80;
 const SOURCES: u32 = 2_000;
 /// Packets a second, if the sending CPU manages that many: above what a CPU can take through the network

@@ -82,7 +82,10 @@ fn figures(name: &str) -> Figures {
         }],
         events: vec![EventCount { event: "live_evicted".to_owned(), count: 9 }],
     };
-    Figures { status, counters: Some(counters), reloads }
+    let feed = Feed { standing: 11, ignored: [("scope", 3)].into(), failures: 1 };
+    let outcomes = [(Escalated::Blocked, 4), (Escalated::Spared, 2)].into();
+    let escalations = Escalations { rules: [("api/client_ip".into(), outcomes)].into(), lost: 8 };
+    Figures { status, counters: Some(counters), reloads, escalations, feed: Some(feed) }
 }
 
 #[test]
@@ -106,6 +109,13 @@ fn everything_is_told_under_its_name() {
         "ratelimit_network_blocks_max 4096",
         "ratelimit_network_monitoring 1",
         "ratelimit_network_policy_start_time_seconds 1700000000",
+        r#"ratelimit_escalations_total{rule="api/client_ip",outcome="blocked"} 4"#,
+        r#"ratelimit_escalations_total{rule="api/client_ip",outcome="spared"} 2"#,
+        r#"ratelimit_escalations_total{rule="api/client_ip",outcome="failed"} 0"#,
+        "ratelimit_escalations_lost_total 8",
+        "ratelimit_crowdsec_standing 11",
+        r#"ratelimit_crowdsec_ignored_total{why="scope"} 3"#,
+        "ratelimit_crowdsec_failures_total 1",
         "ratelimit_reloads_total 3",
         "ratelimit_reload_failures_total 1",
         "ratelimit_last_reload_ok 0",

@@ -151,7 +151,8 @@ pub(super) async fn metrics(_: Reader, State(api): State<Shared>) -> Result<Resp
                 Err(ReadError::NoPolicy(_)) => None,
                 Err(error) => return Err(error),
             };
-            let figures = Figures { status: read::status(state)?, counters, reloads: handle.reloads() };
+            let (reloads, escalations, feed) = (handle.reloads(), handle.escalations(), handle.feed());
+            let figures = Figures { status: read::status(state)?, counters, reloads, escalations, feed };
             Ok(metrics::write(figures, handle.requests()))
         })
         .await?;

@@ -1,12 +1,13 @@
 //! What becomes of one address.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::SystemTime};
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Block, Source};
-use crate::network::{explain, show};
+use super::{Block, Source, text};
+use crate::network::{explain, overrides, show};
 
 /// What becomes of an address now, and what was seen of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -22,6 +23,8 @@ pub struct Address {
     pub management: Vec<String>,
     /// Whether something before the rules decides about all of its packets.
     pub fate: Fate,
+    /// The rule that it is put under for its requests; null: none.
+    pub under: Option<Under>,
     /// The rules that its packets can meet, in file order.
     pub rules: Vec<RuleMet>,
     /// Packets of it that meet no rule, in words.
@@ -30,6 +33,20 @@ pub struct Address {
     pub blocks: Vec<Block>,
     /// What was seen of it; null: nothing lately.
     pub seen: Option<Source>,
+}
+
+/// A client that is put under a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Under {
+    /// Everybody who is taken for the client.
+    #[schema(value_type = String)]
+    pub client: IpNet,
+    /// The name of the rule.
+    pub rule: String,
+    /// Until when.
+    #[serde(with = "text::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    pub until: SystemTime,
 }
 
 /// What is decided of all packets of an address.
@@ -89,9 +106,10 @@ pub struct LimitState {
 impl Address {
     /// What the policy makes of it, and what was seen.
     pub fn new(shown: show::Shown, blocks: Vec<Block>, seen: Option<Source>) -> Self {
-        let show::Shown { address, allowed, denied, management, fate, rules, without_rule } = shown;
+        let show::Shown { address, allowed, denied, management, fate, under, rules, without_rule } = shown;
+        let under = under.map(|overrides::Under { client, rule, until, .. }| Under { client, rule, until });
         let (fate, rules) = (fate.into(), rules.into_iter().map(RuleMet::from).collect());
-        Self { address, allowed, denied, management, fate, rules, without_rule, blocks, seen }
+        Self { address, allowed, denied, management, fate, under, rules, without_rule, blocks, seen }
     }
 }
 

@@ -101,6 +101,29 @@ pub enum What {
         /// Who blocked it.
         origin: Origin,
     },
+    /// A client was blocked, or put under a rule on packets, for the requests that a rule denied to it.
+    Escalated {
+        /// Whose packets are shed.
+        #[schema(value_type = String)]
+        prefix: IpNet,
+        /// The address that the last of those requests came from.
+        #[schema(value_type = String)]
+        client: IpAddr,
+        /// The id of the rule on requests.
+        rule: String,
+        /// Requests that it denied.
+        denials: u32,
+        /// The time that they fell into, such as `1m`.
+        within: String,
+        /// Which offence of those that weigh it is, from 1.
+        offence: u32,
+        /// When that ends by itself.
+        #[serde(with = "text::rfc3339")]
+        #[schema(value_type = String, format = DateTime)]
+        until: SystemTime,
+        /// The rule on packets that it is put under; null: it is blocked.
+        under: Option<String>,
+    },
     /// Many sources were blocked at once.
     BlockedMany {
         /// Sources that were not blocked before.
@@ -188,6 +211,7 @@ impl What {
             Self::RolledBack { .. } => "rolled_back",
             Self::ModeChanged { .. } => "mode_changed",
             Self::Blocked { .. } => "blocked",
+            Self::Escalated { .. } => "escalated",
             Self::BlockedMany { .. } => "blocked_many",
             Self::Unblocked { .. } => "unblocked",
             Self::InterfaceAttached { .. } => "interface_attached",

@@ -226,6 +226,6 @@ pub struct Traffic {
     pub packets: u64,
     /// Bytes of whole frames.
     pub bytes: u64,
-    /// Packets that the estimate may be off by, at one standard deviation; 0: it is exact.
+    /// Packets that the estimate is off by at most, in at least 19 of 20 cases; 0: it is exact.
     pub packets_error: u64,
 }

@@ -84,6 +84,16 @@ fn all() -> Vec<What> {
         What::RolledBack { trial: trial(), cause: cause() },
         What::ModeChanged { mode: Mode::Monitor },
         What::Blocked { prefix, until: None, reason: String::new(), origin: Origin::Rule },
+        What::Escalated {
+            prefix,
+            client: [192, 0, 2, 1].into(),
+            rule: "api/client_ip".to_owned(),
+            denials: 20,
+            within: "1m".to_owned(),
+            offence: 1,
+            until: at(0),
+            under: None,
+        },
         What::BlockedMany { added: 1, replaced: 1, failed: 1 },
         What::Unblocked { prefix },
         What::InterfaceAttached { interface: interface(), mode: crate::network::interfaces::Mode::Native },
@@ -103,6 +113,7 @@ fn all() -> Vec<What> {
             | What::RolledBack { .. }
             | What::ModeChanged { .. }
             | What::Blocked { .. }
+            | What::Escalated { .. }
             | What::BlockedMany { .. }
             | What::Unblocked { .. }
             | What::InterfaceAttached { .. }

@@ -15,15 +15,21 @@ use tokio::{
 /// What the person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Enter.
+    /// Enter, or yes.
     Keep,
-    /// Ctrl-C, or the end of the input.
+    /// Any other words, Ctrl-C, or the end of the input.
     GoBack,
     /// Nothing in time.
     None,
 }
 
-/// Waits for Enter, Ctrl-C or the end of the time, whichever comes first. A terminal that goes away kills this
+/// Forgets what was typed so far: before the question, it is no answer to it.
+pub(super) fn forget_typed() {
+    // Where that fails, a line that was typed early counts.
+    let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
+/// Waits for an answer, Ctrl-C or the end of the time, whichever comes first. A terminal that goes away kills this
 /// process as it does others, and the policy before comes back at the deadline.
 pub(super) fn wait(time: Duration) -> io::Result<Decision> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -40,11 +46,14 @@ pub(super) fn wait(time: Duration) -> io::Result<Decision> {
     })
 }
 
-/// A line keeps the policy, whatever is in it; an input that ends before or fails does not.
+/// An empty line keeps the policy, and so does a yes. Other words do not, nor an input that ends before the line
+/// does, or fails.
 fn answer(mut input: impl BufRead) -> Decision {
     let mut line = Vec::new();
     let read = input.read_until(b'\n', &mut line);
-    if read.is_ok() && line.ends_with(b"\n") { Decision::Keep } else { Decision::GoBack }
+    let words = line.trim_ascii().to_ascii_lowercase();
+    let keeps = line.ends_with(b"\n") && matches!(&*words, b"" | b"y" | b"yes");
+    if read.is_ok() && keeps { Decision::Keep } else { Decision::GoBack }
 }
 
 #[cfg(test)]
@@ -52,9 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_line_keeps_the_policy() {
-        assert_eq!(answer(&b"\n"[..]), Decision::Keep);
-        assert_eq!(answer(&b"yes\n"[..]), Decision::Keep);
+    fn only_enter_or_a_yes_keeps_the_policy() {
+        for kept in ["\n", "y\n", " Yes \n"] {
+            assert_eq!(answer(kept.as_bytes()), Decision::Keep, "{kept:?}");
+        }
+        for other in ["n\n", "no\n", "rollback\n", "yes, no\n"] {
+            assert_eq!(answer(other.as_bytes()), Decision::GoBack, "{other:?}");
+        }
         assert_eq!(answer(&b""[..]), Decision::GoBack);
         assert_eq!(answer(&b"y"[..]), Decision::GoBack);
     }

@@ -16,6 +16,7 @@ use ratelimit::{
         description::Description,
         explain::{self, Action, Explanation, LimitState, RuleStep, Stage, Surroundings, Unclear, Verdict},
         in_force::{self, Policy},
+        overrides::Overrides,
     },
 };
 use ratelimit_common::packet::Fragment;
@@ -123,7 +124,8 @@ pub(super) fn run(
         let blocks = Blocks::open(&state).ok().and_then(|blocks| blocks.find(source).ok());
         (blocks.unwrap_or_default(), Buckets::pinned(&state).ok().flatten())
     };
-    let surroundings = Surroundings { listed: policy.listed(&address)?, blocks };
+    let under = if config.is_none() { Overrides::open(&state)?.find(source)? } else { None };
+    let surroundings = Surroundings { listed: policy.listed(&address)?, blocks, under };
     let explanation = explain::explain(&policy, &question, &surroundings, buckets.as_ref());
     let live = buckets.is_some();
     let stdout = io::stdout();

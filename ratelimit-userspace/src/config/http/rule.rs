@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Algorithm, Compatibility, Limit, Rule, ValuePattern,
     domain::Context,
+    escalate,
     limit::{self, Keys},
     overrides,
 };
@@ -53,13 +54,22 @@ pub(super) fn rule(
     let keys = Keys::read(&section, context.compatibility, diagnostics);
     let limit = limit(&section, &keys, diagnostics);
     let shared = flags.is_ok_and(|flags| flags.share_threshold);
+    let escalate = escalate::escalate(&section, diagnostics);
     let overrides = overrides::overrides(descriptor, &keys, pattern, shared, diagnostics);
     if let (Ok(Some(cost)), Ok(Some(limit))) = (&cost, &limit) {
         warnings::http::cost(*cost, limit, section.place("cost"), diagnostics);
     }
     let Flags { shadow, quota, share_threshold } = flags?;
     let (limit, overrides) = (limit?, overrides?);
+    if let (true, Ok(Some(_))) = (shadow, &escalate) {
+        let place = section.place("escalate");
+        warnings::no_effect("escalate", "a shadow rule denies nobody", place, diagnostics);
+    }
     if limit.is_none() && overrides.is_empty() {
+        if let Ok(Some(_)) = escalate {
+            let why = "an unlimited rule never denies";
+            warnings::no_effect("escalate", why, section.place("escalate"), diagnostics);
+        }
         for (key, set) in [("shadow_mode", shadow), ("quota_mode", quota)] {
             if set {
                 let why = "an unlimited rule never denies";
@@ -80,6 +90,7 @@ pub(super) fn rule(
         replaces: replaces?,
         cost: cost?.unwrap_or(1),
         overrides,
+        escalate: escalate?,
     }))
 }
 

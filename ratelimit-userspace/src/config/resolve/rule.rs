@@ -44,6 +44,7 @@ pub(super) fn rule(
         limits: limits?,
         count_only: count_only?.unwrap_or(false),
         block: block?,
+        for_clients: false,
         line: node.place.line,
     };
     warnings::block(&rule, section.place("block"), diagnostics);

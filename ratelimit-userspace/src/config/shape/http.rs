@@ -171,10 +171,30 @@ const LIMIT_KEYS: [Key; 15] = [
 /// `rate_limit`.
 pub(in crate::config) const RATE_LIMIT: Shape = Shape {
     what: "rate_limit",
-    keys: &joined::<15, 4, 19>(
+    keys: &joined::<15, 5, 20>(
         LIMIT_KEYS,
-        [UNLIMITED, NAME, ("cost", "the units that one hit costs, at least 1"), REPLACES],
+        [
+            UNLIMITED,
+            NAME,
+            ("cost", "the units that one hit costs, at least 1"),
+            REPLACES,
+            ("escalate", "a mapping such as { after: 20, within: 1m, block: 10m }"),
+        ],
     ),
+};
+
+/// `escalate`.
+pub(in crate::config) const ESCALATE: Shape = Shape {
+    what: "escalate",
+    keys: &[
+        ("after", "a number of denied requests, 1 to 65535"),
+        ("within", "a time such as 1m, from 1s to 1d"),
+        ("block", "a time such as 10m, from 1s to 365d"),
+        ("factor", "a whole number, 1 to 100: how many times as long each time that follows"),
+        ("max", "a time such as 24h, from `block` to 365d"),
+        ("shed", "the name of a rule of `network`"),
+        ("identities", "a number of verified identities behind one address, 2 to 8"),
+    ],
 };
 
 /// `rate_limit` with `compatibility: envoy`.

@@ -37,20 +37,25 @@ impl Clients {
     /// are trusted, or the one that wrote something that is no address. `None`: a Unix socket, whose peer
     /// is trusted and has no address.
     pub(super) fn find(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-        let mut client = peer.map(|peer| peer.to_canonical());
-        let mut next: Box<dyn FnMut() -> Option<IpAddr>> = match self.source {
-            ClientAddress::Peer => return client,
+        let peer = peer.map(|peer| peer.to_canonical());
+        match self.source {
+            ClientAddress::Peer => peer,
             ClientAddress::XForwardedFor => {
                 let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
                 let mut elements = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-                Box::new(move || address::node(elements.next()?.trim_ascii()))
+                self.walk(peer, || address::node(elements.next()?.trim_ascii()))
             }
             ClientAddress::Forwarded => {
                 let lines = headers.get_all(header::FORWARDED).iter().rev();
                 let mut elements = lines.flat_map(|line| Elements::of(line.as_bytes()));
-                Box::new(move || forwarded_for(elements.next()?))
+                self.walk(peer, || forwarded_for(elements.next()?))
             }
-        };
+        }
+    }
+
+    /// From the peer on, as long as who is reached is trusted and `next` tells of another one.
+    fn walk(&self, peer: Option<IpAddr>, mut next: impl FnMut() -> Option<IpAddr>) -> Option<IpAddr> {
+        let mut client = peer;
         while client.is_none_or(|client| self.trusted.get(client).is_some()) {
             match next() {
                 Some(address) => client = Some(address),

@@ -70,7 +70,7 @@ impl<'a> Facts<'a> {
         Self { method, path, host, query, headers, peer: *peer, clients, client: OnceCell::new() }
     }
 
-    fn client(&self) -> Option<IpAddr> {
+    pub(super) fn client(&self) -> Option<IpAddr> {
         *self.client.get_or_init(|| self.clients.find(self.peer, self.headers))
     }
 

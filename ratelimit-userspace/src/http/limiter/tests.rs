@@ -17,7 +17,7 @@ use crate::{
         Access, Algorithm, Align, Answer as AnswerConfig, ClientAddress, Compatibility, Descriptor as Node,
         Domain, Limit, OnFull, Override, Rule, ValuePattern, Window,
     },
-    http::ask::{Descriptor, Entry, Refusal},
+    http::ask::{Descriptor, Entry, Refusal, Whose},
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -59,6 +59,7 @@ fn rule(limit: Limit) -> Rule {
         replaces: vec![],
         cost: 1,
         overrides: vec![],
+        escalate: None,
     }
 }
 
@@ -128,13 +129,13 @@ fn descriptor(text: &str) -> Descriptor<'_> {
 /// Descriptors of one hit each.
 fn ask<'a>(descriptors: &[&'a str]) -> Ask<'a> {
     let descriptors = descriptors.iter().map(|text| descriptor(text)).collect();
-    Ask { domain: "d".into(), descriptors, peek: false }
+    Ask { domain: "d".into(), descriptors, peek: false, whose: Whose::Described }
 }
 
 /// One descriptor of so many hits.
 fn hits(text: &str, hits: i64) -> Ask<'_> {
     let descriptors = vec![Descriptor { hits, ..descriptor(text) }];
-    Ask { domain: "d".into(), descriptors, peek: false }
+    Ask { domain: "d".into(), descriptors, peek: false, whose: Whose::Described }
 }
 
 fn peek(ask: Ask<'_>) -> Ask<'_> {

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     config::http::{self as config, Algorithm, ValuePattern},
     http::{
-        ask::{Descriptor, Entry, Standing, Status},
+        ask::{Descriptor, Entry, Standing, Status, Whose},
         limiter::Limiter,
         rules::Rule,
         serve::fixture,
@@ -42,7 +42,12 @@ fn ask(hits: &[i64]) -> Ask<'static> {
     let entry = Entry { key: Cow::Borrowed("api_key"), value: Cow::Borrowed(SECRET) };
     let descriptors =
         hits.iter().map(|hits| Descriptor { entries: vec![entry.clone()], hits: *hits, limit: None });
-    Ask { domain: Cow::Borrowed("api"), descriptors: descriptors.collect(), peek: false }
+    Ask {
+        domain: Cow::Borrowed("api"),
+        descriptors: descriptors.collect(),
+        peek: false,
+        whose: Whose::default(),
+    }
 }
 
 fn answer(decision: Decision, statuses: Vec<Status>) -> Answer {

@@ -3,7 +3,7 @@ use crate::{
     config::http::{Algorithm, Rule as Policy},
     http::{
         algorithm::State,
-        ask::{Decision, Descriptor, Entry, Standing},
+        ask::{Decision, Descriptor, Entry, Standing, Whose},
         rules::Rule,
         serve::fixture::{self, SECOND, limit, policy, rule},
     },
@@ -28,6 +28,7 @@ fn ask(hits: i64) -> Ask<'static> {
         domain: "api".into(),
         descriptors: vec![Descriptor { entries: vec![entry], hits, limit: None }],
         peek: false,
+        whose: Whose::Described,
     }
 }
 

@@ -32,6 +32,7 @@ fn policy(units: u64) -> config::Rule {
         replaces: vec![],
         cost: 1,
         overrides: vec![],
+        escalate: None,
     }
 }
 

@@ -84,7 +84,8 @@ pub(super) async fn check(
             })?;
             identities.push(identity);
         }
-        let answers: Vec<Answer> = identities.into_iter().map(|identity| front.judge(identity)).collect();
+        let answers: Vec<Answer> =
+            identities.into_iter().map(|identity| front.judge(identity, asker.peer)).collect();
         let answers: Vec<Full<'_>> = answers.iter().map(Full::from).collect();
         Ok(json(StatusCode::OK, &answers))
     } else {
@@ -92,7 +93,7 @@ pub(super) async fn check(
         permit(&asker, &question)?;
         let identity =
             question.identify(identifier).map_err(|error| Problem::bad_request(error.to_string()))?;
-        let answer = front.judge(identity);
+        let answer = front.judge(identity, asker.peer);
         Ok(respond(&answer, &Full::from(&answer), &asker.settings.answer))
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Asker, Front, check::json, problem::Problem};
 use crate::http::{
-    ask::{Ask, Descriptor, Entry},
+    ask::{Ask, Descriptor, Entry, Whose},
     limiter::Inspected,
     wire::Seconds,
 };
@@ -112,7 +112,12 @@ fn parse(query: &str) -> Result<Ask<'_>, Problem> {
             "there is no entry; name one as in `key=client_ip&value=192.0.2.1`",
         ));
     }
-    Ok(Ask { domain, descriptors: vec![Descriptor { entries, hits: 0, limit: None }], peek: true })
+    Ok(Ask {
+        domain,
+        descriptors: vec![Descriptor { entries, hits: 0, limit: None }],
+        peek: true,
+        whose: Whose::Described,
+    })
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl RateLimitService for Asker {
                 authorization.and_then(|value| HeaderValue::from_bytes(value.as_encoded_bytes()).ok());
             self.demand(needs, authorization.as_ref())?;
         }
-        let answer = self.front.decide(&ask, self.front.present());
+        let answer = self.front.decide(&ask, self.peer, self.front.present());
         Ok(Response::new(reply::response(&answer, &self.front.settings.load().answer)))
     }
 }

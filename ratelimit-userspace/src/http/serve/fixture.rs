@@ -55,6 +55,7 @@ pub(crate) fn policy(limit: Limit) -> http::Rule {
         replaces: Vec::new(),
         cost: 1,
         overrides: Vec::new(),
+        escalate: None,
     }
 }
 

@@ -94,7 +94,7 @@ async fn decide(
     request: Request,
 ) -> Result<Response, Problem> {
     let original = original(proxy, peer, &settings, request)?;
-    let answer = front.judge(settings.identifier.identify(&original, 1));
+    let answer = front.judge(settings.identifier.identify(&original, 1), peer);
     if answer.decision == Decision::Deny {
         let mut response = judge::refusal(&answer, &settings.answer);
         if proxy == Proxy::Nginx {

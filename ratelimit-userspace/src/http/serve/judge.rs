@@ -6,14 +6,15 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 
 use super::{
-    Front,
+    Front, denial,
     headers::{self, QUOTA_EXCEEDED},
+    listener::Peer,
     problem::Document,
 };
 use crate::{
     config::http::Answer as Fields,
     http::{
-        ask::{Answer, Ask, Refusal},
+        ask::{Answer, Ask, Decision, Refusal},
         clock::Now,
         identify::Identity,
     },
@@ -22,8 +23,8 @@ use crate::{
 // === impl Front ===
 
 impl Front {
-    /// What becomes of a request.
-    pub(super) fn judge(&self, identity: Identity) -> Answer {
+    /// What becomes of a request that `peer` asks about.
+    pub(super) fn judge(&self, identity: Identity, peer: Peer) -> Answer {
         let now = self.present();
         match &identity {
             Identity::Ask(_) => {}
@@ -31,16 +32,22 @@ impl Front {
             Identity::Refused(refusal) => self.metrics.refused(*refusal, now),
         }
         match identity.into_ask() {
-            Ok(ask) => self.decide(&ask, now),
+            Ok(ask) => self.decide(&ask, peer, now),
             Err(answer) => *answer,
         }
     }
 
     /// Decides and counts.
-    pub(super) fn decide(&self, ask: &Ask<'_>, now: Now) -> Answer {
+    pub(super) fn decide(&self, ask: &Ask<'_>, peer: Peer, now: Now) -> Answer {
         let answer = self.limiter.decide(ask, now);
         let latency = (self.now)().steady.saturating_sub(now.steady);
         self.metrics.observe(ask, &answer, latency, now);
+        if let Some(witness) = self.witness.get() {
+            denial::tell_of_identity(&**witness, ask, peer, now);
+            if answer.decision == Decision::Deny {
+                denial::tell(&**witness, ask, &answer, peer, now);
+            }
+        }
         answer
     }
 

@@ -17,7 +17,7 @@ use super::{
     problem::Problem,
 };
 use crate::http::{
-    ask::{Ask, Decision},
+    ask::{Ask, Decision, Whose},
     identify::Identity,
     reserve::{CommitError, Id, Settlement},
     wire::{Descriptor, Question, Request},
@@ -91,9 +91,11 @@ pub(super) async fn reserve(
     let ask = match identity {
         Identity::Ask(ask) => ask,
         // There is nothing to give back, so nothing of what it was needs remembering.
-        Identity::Unmatched => Ask { domain: "".into(), descriptors: Vec::new(), peek: false },
+        Identity::Unmatched => {
+            Ask { domain: "".into(), descriptors: Vec::new(), peek: false, whose: Whose::Client(None) }
+        }
         Identity::Refused(_) => {
-            let answer = front.judge(identity);
+            let answer = front.judge(identity, asker.peer);
             let body = Reserved { id: None, expires_in: None, answer: Full::from(&answer) };
             return Ok(respond(&answer, &body, &asker.settings.answer));
         }
@@ -103,7 +105,7 @@ pub(super) async fn reserve(
     reservations
         .room(&ask)
         .map_err(|full| Problem::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
-    let answer = front.decide(&ask, now);
+    let answer = front.decide(&ask, asker.peer, now);
     let id = match answer.decision {
         Decision::Deny => None,
         Decision::Allow | Decision::Shadow | Decision::Delay => {

@@ -31,7 +31,7 @@ impl Now {
     }
 
     /// The end of a block that begins now: not before the time is over, and less than a second after.
-    pub(super) fn end(&self, duration: Option<Duration>) -> Result<u32, BlocksError> {
+    pub(in crate::network) fn end(&self, duration: Option<Duration>) -> Result<u32, BlocksError> {
         let Some(duration) = duration else { return Ok(FOREVER) };
         if duration.is_zero() {
             return Err(BlocksError::NoTime);
@@ -43,7 +43,7 @@ impl Now {
     }
 
     /// When a time of the table is, by the wall clock.
-    pub(super) fn wall(&self, seconds: u32) -> SystemTime {
+    pub(in crate::network) fn wall(&self, seconds: u32) -> SystemTime {
         self.wall_of(u64::from(seconds) * NANOS)
     }
 

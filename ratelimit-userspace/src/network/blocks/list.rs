@@ -14,7 +14,7 @@ use ratelimit_common::{
 
 use super::{
     Blocks, BlocksError, Now,
-    source::{address_of, kind, net_of, single},
+    source::{address_of, canonical, kind, net_of, single},
 };
 use crate::network::{compile::SourceBits, description::Description};
 
@@ -77,6 +77,19 @@ impl Blocks {
             visit(words.of_prefix(prefix, &block)?);
         }
         Ok(())
+    }
+
+    /// The block of exactly this prefix that a command made.
+    pub fn exactly(&self, prefix: IpNet) -> Result<Option<Block>, BlocksError> {
+        let prefix = canonical(prefix)?;
+        let mut words = Words::new(self);
+        let now = words.now.seconds();
+        if let Some(address) = single(&prefix) {
+            let entry = self.singles.find(&address, now);
+            return entry.map(|entry| words.of_entry(prefix, &entry)).transpose();
+        }
+        let known = self.prefixes.get(&prefix).map_err(|source| self.failed(kind(&prefix), source))?;
+        known.filter(|known| known.until > now).map(|known| words.of_prefix(prefix, &known)).transpose()
     }
 
     /// All blocks that hold for an address.

@@ -18,7 +18,15 @@ const LIMIT: Limit = Limit {
 };
 
 pub(in crate::network) fn rule(name: &str, matches: Match) -> Rule {
-    Rule { name: name.to_owned(), matches, limits: vec![LIMIT], count_only: false, block: None, line: 1 }
+    Rule {
+        name: name.to_owned(),
+        matches,
+        limits: vec![LIMIT],
+        count_only: false,
+        block: None,
+        for_clients: false,
+        line: 1,
+    }
 }
 
 pub(in crate::network) fn network(rules: Vec<Rule>) -> Network {

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use ratelimit_common::{
     packet::{ABSENT, Packet},
-    policy::listed,
+    policy::{listed, stage},
     record::Reason,
 };
 
@@ -15,6 +15,7 @@ use crate::{
     network::{
         blocks::{Block, Origin},
         in_force::{Listed, Policy, ip},
+        overrides::Under,
     },
 };
 
@@ -24,7 +25,7 @@ pub(super) fn walk(
     packet: &Packet,
     surroundings: &Surroundings,
 ) -> (Vec<Stage>, Option<Reason>) {
-    let Surroundings { listed, blocks } = surroundings;
+    let Surroundings { listed, blocks, under } = surroundings;
     let mut stages = Vec::new();
     let mut step = |stage: &'static str, outcome: Result<(Reason, String), String>| {
         let (decision, why) = match outcome {
@@ -39,6 +40,13 @@ pub(super) fn walk(
         .or_else(|| step("deny", deny(listed, packet)))
         .or_else(|| step("blocked", blocked(blocks, packet)))
         .or_else(|| step("neighbour", neighbour(packet)));
+    if decision.is_none() && policy.compiled.stages & stage::OVERRIDES != 0 {
+        let why = match under {
+            Some(under) => put_under(under, SystemTime::now()),
+            None => "the source is put under no rule".to_owned(),
+        };
+        stages.push(Stage { stage: "override", decides: false, why });
+    }
     (stages, decision)
 }
 
@@ -111,6 +119,15 @@ fn words(block: &Block, now: SystemTime) -> String {
     format!("{prefix} is blocked {time}, {by}{reason}")
 }
 
+/// `192.0.2.7/32 is put under the rule `tight` for another 9m`.
+fn put_under(under: &Under, now: SystemTime) -> String {
+    let left = text::duration_up(under.until.duration_since(now).unwrap_or_default());
+    format!(
+        "{} is put under the rule `{}` for another {left}, which comes before all others",
+        under.client, under.rule
+    )
+}
+
 fn neighbour(packet: &Packet) -> Result<(Reason, String), String> {
     if packet.neighbour {
         Ok((Reason::Neighbour, "neighbour discovery, without which the host cannot be reached".to_owned()))
@@ -151,7 +168,7 @@ mod tests {
             for ((mut packet, _), neighbour) in packets {
                 packet.neighbour = neighbour;
                 let listed = policy.listed(&packet.source).expect("lists of its own");
-                let surroundings = Surroundings { listed, blocks: Vec::new() };
+                let surroundings = Surroundings { listed, ..Surroundings::default() };
                 let (_, decision) = walk(&policy, &packet, &surroundings);
                 let expected =
                     policy.compiled.lists.judge(&packet).or_else(|| neighbour.then_some(Reason::Neighbour));

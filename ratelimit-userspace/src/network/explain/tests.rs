@@ -55,7 +55,7 @@ fn decided(
     bits: u32,
     blocks: Vec<Block>,
 ) -> (&'static str, &'static str, Action) {
-    let surroundings = Surroundings { listed: Listed { bits, ..Listed::default() }, blocks };
+    let surroundings = Surroundings { listed: Listed { bits, ..Listed::default() }, blocks, under: None };
     let Explanation { stages, verdict, rules, .. } = explained(policy, question, &surroundings);
     let last = stages.last().expect("stages");
     assert!(stages.iter().rev().skip(1).all(|stage| !stage.decides), "{stages:?}");

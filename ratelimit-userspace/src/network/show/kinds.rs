@@ -39,9 +39,10 @@ pub(super) struct Kind {
     pub(super) met: Option<usize>,
 }
 
-/// All kinds of packets from a source that the rules tell apart, as far as examples show.
-pub(super) fn kinds(policy: &Policy, source: IpAddr) -> Vec<Kind> {
-    let asker = Asker { policy, source };
+/// All kinds of packets from a source that the rules tell apart, as far as examples show. `under`: the rule that
+/// it is put under.
+pub(super) fn kinds(policy: &Policy, source: IpAddr, under: Option<usize>) -> Vec<Kind> {
+    let asker = Asker { policy, source, under };
     let named = |number: u8| {
         let protocols = policy.network.rules.iter().filter_map(|rule| rule.matches.protocol.as_ref());
         protocols.flatten().any(|named| *named == number)
@@ -79,6 +80,8 @@ struct Ports {
 struct Asker<'a> {
     policy: &'a Policy,
     source: IpAddr,
+    /// The rule that it is put under.
+    under: Option<usize>,
 }
 
 // === impl Asker ===
@@ -89,7 +92,7 @@ impl Asker<'_> {
     fn met(&self, packet: Unclear) -> Option<Option<usize>> {
         let Question { packet, length, .. } = packet.clear(self.source).ok()?;
         // Never limited, so no rule is met.
-        (!packet.neighbour).then(|| self.policy.compiled.classify(&packet, length))
+        (!packet.neighbour).then(|| self.policy.compiled.classify_under(&packet, length, self.under))
     }
 
     fn ipv4(&self) -> bool {
@@ -167,7 +170,8 @@ impl Asker<'_> {
     fn example(&self, index: usize, rule: &Rule) -> Option<Kind> {
         let examples = [Pick::First, Pick::Last].map(|pick| self.made_of(&rule.matches, pick));
         let met = examples.into_iter().flatten().any(|(packet, length)| {
-            !packet.neighbour && self.policy.compiled.classify(&packet, length) == Some(index)
+            let met = self.policy.compiled.classify_under(&packet, length, self.under);
+            !packet.neighbour && met == Some(index)
         });
         met.then(|| Kind { words: description::matches(&rule.matches), met: Some(index) })
     }

@@ -38,7 +38,7 @@ type RangeOfPorts = (u16, u16);
 
 /// What the packets of an address meet, by rule; `-` is none.
 fn met(policy: &Policy, source: &str) -> Vec<(String, String)> {
-    let shown = show::<&Memory>(policy, &address(source), &Listed::default(), &[], None);
+    let shown = show::<&Memory>(policy, &address(source), &Listed::default(), &[], None, None);
     let none = (!shown.without_rule.is_empty()).then(|| ("-".to_owned(), shown.without_rule.join("; ")));
     let rules = shown.rules.into_iter().map(|rule| (rule.rule, rule.packets.join("; ")));
     rules.chain(none).collect()
@@ -144,7 +144,7 @@ fn what_is_left_is_that_of_this_address_now() {
     assert_eq!(memory.send(&policy.compiled.rules[0], "192.0.2.1", 64, START, 30), 20);
     let shown = |from: &str, now| {
         let buckets = memory.at(now);
-        let shown = show(&policy, &address(from), &Listed::default(), &[], Some(&buckets));
+        let shown = show(&policy, &address(from), &Listed::default(), &[], None, Some(&buckets));
         let [rule] = &shown.rules[..] else { panic!("one rule") };
         (rule.limits[0].left, rule.limits[0].of, rule.admits, rule.wait.clone())
     };
@@ -163,7 +163,7 @@ fn the_wait_is_that_of_the_slowest_limit_and_none_where_nothing_ever_passes() {
         let policy = policy(vec![rule]);
         memory.send(&policy.compiled.rules[0], "192.0.2.1", 64, START, 20);
         let buckets = memory.at(START);
-        let shown = show(&policy, &address("192.0.2.1"), &Listed::default(), &[], Some(&buckets));
+        let shown = show(&policy, &address("192.0.2.1"), &Listed::default(), &[], None, Some(&buckets));
         (shown.rules[0].admits, shown.rules[0].wait.clone())
     };
     assert_eq!(waits(slow.clone()), (false, Some("1m".to_owned())));
@@ -183,7 +183,7 @@ fn what_stands_before_the_rules_decides() {
     };
     let fate = |bits, blocks: &[Block]| {
         let listed = Listed { bits, ..Listed::default() };
-        show::<&Memory>(&policy, &address("192.0.2.1"), &listed, blocks, None).fate
+        show::<&Memory>(&policy, &address("192.0.2.1"), &listed, blocks, None, None).fate
     };
     let blocks = std::slice::from_ref(&block);
     assert_eq!(fate(0, &[]), Fate::Rules);
@@ -206,7 +206,7 @@ fn management_ports_are_those_of_the_address() {
     };
     let policy = Policy::of_file(network, None).expect("a policy");
     let ports =
-        |from: &str| show::<&Memory>(&policy, &address(from), &Listed::default(), &[], None).management;
+        |from: &str| show::<&Memory>(&policy, &address(from), &Listed::default(), &[], None, None).management;
     assert_eq!(ports("192.0.2.9"), ["22", "8000-8010"]);
     assert_eq!(ports("2001:db8::1"), ["443"]);
     assert!(ports("198.51.100.1").is_empty());

@@ -3,7 +3,7 @@
 use ratelimit_common::block_table;
 
 /// The state maps, as the object and their pins name them.
-pub const STATE_MAPS: [&str; 19] = [
+pub const STATE_MAPS: [&str; 20] = [
     BUCKETS,
     RULE_BUCKETS,
     RULE_COUNTERS,
@@ -18,6 +18,7 @@ pub const STATE_MAPS: [&str; 19] = [
     "block_prefixes_v6",
     "block_filter_v4",
     "block_filter_v6",
+    OVERRIDES,
     "runtime",
     "sampler",
     "sample_budget",
@@ -34,6 +35,7 @@ pub(super) const RULE_COUNTERS: &str = "rule_counters";
 pub(super) const BLOCKS: &str = "blocks";
 const BLOCK_DETAILS: &str = "block_details";
 const OFFENDERS: &str = "offenders";
+const OVERRIDES: &str = "overrides";
 
 /// A map of blocks that userspace makes with the first reason.
 pub(super) const BLOCK_REASONS: &str = "block_reasons";
@@ -83,7 +85,7 @@ pub(super) fn needs_table(map: &'static str) -> bool {
 
 /// Whether a map's entries belong to rules by their counter slots.
 pub(super) fn needs_slots(map: &'static str) -> bool {
-    matches!(map, RULE_BUCKETS | RULE_COUNTERS | OFFENDERS)
+    matches!(map, RULE_BUCKETS | RULE_COUNTERS | OFFENDERS | OVERRIDES)
 }
 
 /// How many entries a map has that grows by itself, given the sets of the operator's blocks; `None`: as

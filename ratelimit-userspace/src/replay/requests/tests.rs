@@ -48,6 +48,7 @@ fn rule(domain: &str, name: &str) -> Arc<Rule> {
         replaces: Vec::new(),
         cost: 1,
         overrides: Vec::new(),
+        escalate: None,
     };
     let descriptor = config::Descriptor {
         key: name.to_owned(),

@@ -10,6 +10,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use ratelimit::config::policy::Network;
 use ratelimit::network::{
     blocks::{Block, Blocks, BlocksError, Change, NewBlock, Now, Origin},
     compile::{Compiled, Slots, compile},
@@ -35,7 +36,8 @@ pub(super) struct Host {
     pub(super) blocks: Blocks,
     pub(super) state: StateDir,
     pub(super) clock: Arc<AtomicU64>,
-    compiled: Compiled,
+    pub(super) network: Network,
+    pub(super) compiled: Compiled,
     _lock: Lock,
     _bpffs: BpfFs,
 }
@@ -59,7 +61,7 @@ impl Host {
         let clock = Arc::new(AtomicU64::new(0));
         let limiter = load(&state, &compiled, None);
         let blocks = open(&state, &clock);
-        let mut host = Self { limiter, blocks, state, clock, compiled, _lock: lock, _bpffs: bpffs };
+        let mut host = Self { limiter, blocks, state, clock, network, compiled, _lock: lock, _bpffs: bpffs };
         host.at(1000 * SECOND);
         host
     }

@@ -32,6 +32,7 @@ fn rules_for_a_value_apply_to_the_secret_that_stands_for_it() {
             replaces: Vec::new(),
             cost: 1,
             overrides,
+            escalate: None,
         }),
         descriptors,
         line: 1,

@@ -231,7 +231,7 @@ proptest! {
                 hits,
                 limit: None,
             });
-            let ask = Ask { domain: "d".into(), descriptors: descriptors.collect(), peek: step.peek };
+            let ask = Ask { domain: "d".into(), descriptors: descriptors.collect(), peek: step.peek, whose: Whose::Described };
             let lean = limiter.admit(&peek(ask.clone()), now);
             let answer = limiter.decide(&ask, now);
             prop_assert_eq!(told(&answer), naive.tell(&step, now), "{:?} at {}", step, now.steady - START);

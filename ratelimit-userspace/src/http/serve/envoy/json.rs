@@ -76,7 +76,7 @@ pub(in crate::http::serve) async fn should_rate_limit(
     if needs > Rights::Ask {
         asker.may_write()?;
     }
-    let answer = front.decide(&ask, front.present());
+    let answer = front.decide(&ask, asker.peer, front.present());
     let response = reply::response(&answer, &asker.settings.answer);
     let over = response.overall_code == i32::from(Code::OverLimit);
     let status = if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };

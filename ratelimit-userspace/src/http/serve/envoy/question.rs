@@ -15,7 +15,7 @@ use super::unit;
 use crate::{
     config::http::{Algorithm, Align, Limit},
     http::{
-        ask::{Ask, Descriptor, Entry},
+        ask::{Ask, Descriptor, Entry, Whose},
         rules::RuleBook,
         serve::access::Rights,
     },
@@ -84,7 +84,8 @@ impl<'a> Question<'a> {
             }
             asked.push(asks);
         }
-        let ask = Ask { domain: Cow::Borrowed(domain), descriptors: asked, peek: false };
+        let ask =
+            Ask { domain: Cow::Borrowed(domain), descriptors: asked, peek: false, whose: Whose::Described };
         Ok(Self { ask, needs })
     }
 }
